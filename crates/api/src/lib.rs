@@ -1,0 +1,3 @@
+//! The wire: every name and shape that crosses a process boundary.
+
+pub mod finding;
