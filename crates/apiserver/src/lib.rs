@@ -1,0 +1,6 @@
+//! How does one process answer like a Kubernetes API server?
+//!
+//! Objects live in [`store`]: one global revision, a history that watches
+//! resume from, and an embedded database that has every acknowledged write.
+
+pub mod store;
