@@ -54,6 +54,32 @@ pub fn parse(text: &str) -> Result<Node, SyntaxError> {
     Err(parser.comment_or("the text must end after the value", "remove what follows the value"))
 }
 
+/// One step from a value into one of its parts.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Step {
+    Name(String),
+    Index(usize),
+}
+
+impl From<&str> for Step {
+    fn from(name: &str) -> Self {
+        Self::Name(name.to_owned())
+    }
+}
+
+/// Steps as a person writes them: `nodeStrategies[0].beClass`.
+pub fn path_text(steps: &[Step]) -> String {
+    let mut text = String::new();
+    for step in steps {
+        match step {
+            Step::Name(name) if text.is_empty() => text.push_str(name),
+            Step::Name(name) => text.extend([".", name]),
+            Step::Index(index) => text.push_str(&format!("[{index}]")),
+        }
+    }
+    text
+}
+
 /// Where and why a text is not JSON.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{at}: found {found}: {rule}")]
@@ -82,6 +108,25 @@ impl Node {
             Value::Array(_) => "a list",
             Value::Object(_) => "an object",
         }
+    }
+
+    /// The part that `steps` lead to. Names match as they do when read: exactly,
+    /// or else without regard to case; the last of repeated names.
+    pub fn find(&self, steps: &[Step]) -> Option<&Self> {
+        let Some((step, rest)) = steps.split_first() else { return Some(self) };
+        let part = match (step, &self.value) {
+            (Step::Index(index), Value::Array(items)) => items.get(*index)?,
+            (Step::Name(name), Value::Object(members)) => {
+                let last = |same: &dyn Fn(&str) -> bool| {
+                    members.iter().rev().find(|member| same(&member.name))
+                };
+                let member = last(&|other| other == name)
+                    .or_else(|| last(&|other| other.eq_ignore_ascii_case(name)))?;
+                &member.node
+            }
+            _ => return None,
+        };
+        part.find(rest)
     }
 
     /// The plain value. Of repeated names the last one counts.
