@@ -1,3 +1,4 @@
 //! The wire: every name and shape that crosses a process boundary.
 
 pub mod finding;
+pub mod strategy;
