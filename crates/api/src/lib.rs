@@ -3,3 +3,4 @@
 pub mod finding;
 pub mod json;
 pub mod shape;
+pub mod strategy;
