@@ -4,5 +4,6 @@
 //! resume from, and an embedded database that has every acknowledged write.
 //! [`schema`] knows what objects look like: it prunes, defaults and validates.
 
+pub mod http;
 pub mod schema;
 pub mod store;

@@ -1,0 +1,8 @@
+//! Does the server behave like Kubernetes towards a real client?
+//!
+//! Each test talks to a server in this process through `kube::Client`, or through plain HTTP where
+//! the wire itself is the point.
+
+mod crud;
+mod rig;
+mod watching;
