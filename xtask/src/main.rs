@@ -1,1 +1,54 @@
-fn main() {}
+//! The repository's own chores: tests, layer check, generated pages, fuzzing.
+
+mod child;
+mod layers;
+mod repository;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+use self::repository::Repository;
+
+/// Chores of this repository
+#[derive(Debug, Parser)]
+#[command(
+    name = "cargo xtask",
+    bin_name = "cargo xtask",
+    after_help = "Examples:\n  cargo xtask layers\n  cargo xtask help layers"
+)]
+struct Arguments {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Debug, Subcommand)]
+enum Chore {
+    /// Check that dependencies point the allowed way and nothing outgrows its place
+    #[command(after_help = "Examples:\n  cargo xtask layers\n  cargo xtask layers | grep warning")]
+    Layers,
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().chore) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// `false` when something was found that needs mending.
+fn run(chore: Chore) -> Result<bool> {
+    let repository = Repository::find()?;
+    match chore {
+        Chore::Layers => {
+            let report = layers::inspect(&repository)?;
+            println!("{report}");
+            Ok(report.problems.is_empty())
+        }
+    }
+}
