@@ -3,6 +3,7 @@
 mod child;
 mod layers;
 mod repository;
+mod rules;
 
 use std::process::ExitCode;
 
@@ -28,6 +29,9 @@ enum Chore {
     /// Check that dependencies point the allowed way and nothing outgrows its place
     #[command(after_help = "Examples:\n  cargo xtask layers\n  cargo xtask layers | grep warning")]
     Layers,
+    /// Check tracked files: machine paths, sizes, unnumbered marks, whitespace
+    #[command(after_help = "Examples:\n  cargo xtask rules\n  git add . && cargo xtask rules")]
+    Rules,
 }
 
 fn main() -> ExitCode {
@@ -49,6 +53,14 @@ fn run(chore: Chore) -> Result<bool> {
             let report = layers::inspect(&repository)?;
             println!("{report}");
             Ok(report.problems.is_empty())
+        }
+        Chore::Rules => {
+            let violations = rules::inspect(&repository)?;
+            for violation in &violations {
+                println!("{violation}");
+            }
+            println!("rules: {} violations", violations.len());
+            Ok(violations.is_empty())
         }
     }
 }

@@ -25,6 +25,11 @@ impl Repository {
         Ok(Self { root })
     }
 
+    /// Files under version control, relative to the root, sorted.
+    pub(crate) fn tracked(&self) -> Result<Vec<PathBuf>> {
+        self.git_files(&["ls-files", "-z"])
+    }
+
     /// Tracked files and those that could be added: what a build would see.
     pub(crate) fn sources(&self) -> Result<Vec<PathBuf>> {
         self.git_files(&["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
