@@ -19,7 +19,7 @@ use std::{
     ffi::OsStr,
     io::Write,
     os::unix::process::CommandExt,
-    process::{ChildStdin, Command, Output, Stdio},
+    process::{ChildStdin, Command, ExitStatus, Output, Stdio},
 };
 
 use anyhow::{Context, Result};
@@ -60,6 +60,25 @@ pub(crate) fn spelled(command: &Command) -> String {
     let words: Vec<_> =
         command.get_args().skip(guard_arguments).map(|word| word.to_string_lossy()).collect();
     words.join(" ")
+}
+
+/// Everything a finished program has said.
+#[derive(Debug)]
+pub(crate) struct Captured {
+    pub(crate) status: ExitStatus,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+/// Runs a leashed command and keeps its output from the terminal.
+pub(crate) fn capture(mut command: Command) -> Result<Captured> {
+    command.stderr(Stdio::piped());
+    let output = finish(command)?;
+    Ok(Captured {
+        status: output.status,
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    })
 }
 
 /// What a program prints that has no reason to fail. Its progress and its
@@ -104,6 +123,7 @@ mod tests {
 
     #[test]
     fn a_failing_program_keeps_its_exit_code() {
+        assert_eq!(capture(shell("exit 4")).unwrap().status.code(), Some(4));
         let error = stdout_of(shell("exit 5")).unwrap_err().to_string();
         assert_eq!(error, "sh -c exit 5: exit status: 5");
     }

@@ -1,6 +1,7 @@
 //! The repository's own chores: tests, layer check, generated pages, fuzzing.
 
 mod child;
+mod docs;
 mod layers;
 mod repository;
 mod rules;
@@ -32,6 +33,13 @@ enum Chore {
     /// Check tracked files: machine paths, sizes, unnumbered marks, whitespace
     #[command(after_help = "Examples:\n  cargo xtask rules\n  git add . && cargo xtask rules")]
     Rules,
+    /// Write the generated pages below docs/reference
+    #[command(after_help = "Examples:\n  cargo xtask docs\n  cargo xtask docs --check")]
+    Docs {
+        /// Change nothing; fail when a page is stale
+        #[arg(long)]
+        check: bool,
+    },
 }
 
 fn main() -> ExitCode {
@@ -61,6 +69,17 @@ fn run(chore: Chore) -> Result<bool> {
             }
             println!("rules: {} violations", violations.len());
             Ok(violations.is_empty())
+        }
+        Chore::Docs { check: true } => {
+            let report = docs::compare(&repository)?;
+            if !report.stale.is_empty() {
+                println!("{}", docs::REFRESH);
+            }
+            Ok(report.stale.is_empty())
+        }
+        Chore::Docs { check: false } => {
+            docs::write(&repository)?;
+            Ok(true)
         }
     }
 }
