@@ -17,9 +17,12 @@
 use std::{
     env,
     ffi::OsStr,
-    io::Write,
+    io::{self, Read, Write},
     os::unix::process::CommandExt,
-    process::{ChildStdin, Command, ExitStatus, Output, Stdio},
+    process::{Child, ChildStdin, Command, ExitStatus, Output, Stdio},
+    sync::mpsc::{self, RecvTimeoutError},
+    thread,
+    time::Duration,
 };
 
 use anyhow::{Context, Result};
@@ -37,6 +40,10 @@ exec 3<&0 </dev/null
 exec 3<&-
 exec "$@"
 "#;
+
+/// How long we wait for the end of the output after the program's own end. Only
+/// a process that left the group can hold the output open that long.
+const STRAY_OUTPUT: Duration = Duration::from_secs(2);
 
 /// A command whose process group dies with us. Arguments, environment and
 /// directory are added as usual.
@@ -101,6 +108,79 @@ fn finish(mut command: Command) -> Result<Output> {
     output.with_context(|| format!("cannot wait for {text}"))
 }
 
+/// Runs a leashed command, passes its output on as it comes, and shows every
+/// line of it to `on_line` without terminal colours.
+pub(crate) fn stream(command: Command, on_line: impl FnMut(&str)) -> Result<ExitStatus> {
+    stream_to(io::stdout(), command, on_line)
+}
+
+fn stream_to(
+    mut sink: impl Write,
+    mut command: Command,
+    mut on_line: impl FnMut(&str),
+) -> Result<ExitStatus> {
+    let text = spelled(&command);
+    let (output, input) = io::pipe().context("cannot make a pipe")?;
+    command.stdin(Stdio::piped()).stdout(input.try_clone()?).stderr(input);
+    let child = command.spawn().with_context(|| format!("cannot run {text}"))?;
+    // The command still holds our copies of the pipe's write end.
+    drop(command);
+
+    let (send, events) = mpsc::channel();
+    let exits = send.clone();
+    thread::spawn(move || forward(output, &send));
+    thread::spawn(move || exits.send(Event::Exit(end(child))));
+
+    let mut lines = Lines::default();
+    let mut ended = None;
+    loop {
+        let event = match ended {
+            None => events.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(_) => events.recv_timeout(STRAY_OUTPUT),
+        };
+        match event {
+            Ok(Event::Output(bytes)) => {
+                sink.write_all(&bytes)
+                    .and_then(|()| sink.flush())
+                    .with_context(|| format!("cannot pass on the output of {text}"))?;
+                lines.push(&bytes, &mut on_line);
+            }
+            Ok(Event::Exit(status)) => ended = Some(status),
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {
+                println!("note: a process that {text} left behind holds its output open");
+                break;
+            }
+        }
+    }
+    lines.finish(&mut on_line);
+    ended
+        .with_context(|| format!("lost track of {text}"))?
+        .with_context(|| format!("cannot wait for {text}"))
+}
+
+enum Event {
+    Output(Vec<u8>),
+    Exit(io::Result<ExitStatus>),
+}
+
+fn forward(mut output: impl Read, send: &mpsc::Sender<Event>) {
+    let mut buffer = vec![0; 1 << 16];
+    while let Ok(length @ 1..) = output.read(&mut buffer) {
+        let bytes = buffer.iter().take(length).copied().collect();
+        if send.send(Event::Output(bytes)).is_err() {
+            return;
+        }
+    }
+}
+
+fn end(mut child: Child) -> io::Result<ExitStatus> {
+    let leash = child.stdin.take();
+    let status = child.wait();
+    release(leash);
+    status
+}
+
 /// Tells the guard that the program has ended, so that it ends the strays.
 fn release(leash: Option<ChildStdin>) {
     if let Some(mut leash) = leash {
@@ -109,9 +189,49 @@ fn release(leash: Option<ChildStdin>) {
     }
 }
 
+/// Cuts chunks of output into lines.
+#[derive(Default)]
+struct Lines {
+    partial: Vec<u8>,
+}
+
+impl Lines {
+    fn push(&mut self, chunk: &[u8], on_line: &mut impl FnMut(&str)) {
+        for piece in chunk.split_inclusive(|byte| *byte == b'\n') {
+            self.partial.extend_from_slice(piece);
+            if piece.ends_with(b"\n") {
+                self.finish(on_line);
+            }
+        }
+    }
+
+    fn finish(&mut self, on_line: &mut impl FnMut(&str)) {
+        if !self.partial.is_empty() {
+            on_line(without_colours(&String::from_utf8_lossy(&self.partial)).trim_end());
+            self.partial.clear();
+        }
+    }
+}
+
+/// Removes escape sequences of the form `ESC [ ... letter`.
+fn without_colours(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut pieces = text.split("\u{1b}[");
+    plain.push_str(pieces.next().unwrap_or_default());
+    for piece in pieces {
+        plain.push_str(
+            piece
+                .trim_start_matches(|c: char| !c.is_ascii_alphabetic())
+                .get(1..)
+                .unwrap_or_default(),
+        );
+    }
+    plain
+}
+
 #[cfg(test)]
 mod tests {
-    use std::io::{self, BufRead, BufReader};
+    use std::io::{BufRead, BufReader};
 
     use super::*;
 
@@ -122,10 +242,32 @@ mod tests {
     }
 
     #[test]
+    fn both_streams_reach_the_caller_line_by_line_and_in_order() {
+        let mut lines = Vec::new();
+        let script = "printf 'one\\ntw'; echo o; echo three >&2; printf '\\033[1mfour\\033[0m'";
+        let mut passed_on = Vec::new();
+        let status =
+            stream_to(&mut passed_on, shell(script), |line| lines.push(line.to_owned())).unwrap();
+        assert!(status.success());
+        assert_eq!(passed_on, b"one\ntwo\nthree\n\x1b[1mfour\x1b[0m");
+        assert_eq!(lines, ["one", "two", "three", "four"]);
+    }
+
+    #[test]
     fn a_failing_program_keeps_its_exit_code() {
+        assert_eq!(stream_to(io::sink(), shell("exit 3"), |_| {}).unwrap().code(), Some(3));
         assert_eq!(capture(shell("exit 4")).unwrap().status.code(), Some(4));
         let error = stdout_of(shell("exit 5")).unwrap_err().to_string();
         assert_eq!(error, "sh -c exit 5: exit status: 5");
+    }
+
+    #[test]
+    fn strays_of_a_finished_program_do_not_hold_us_up() {
+        let mut lines = Vec::new();
+        let command = shell("sleep 1000 & echo done");
+        let status = stream_to(io::sink(), command, |line| lines.push(line.to_owned())).unwrap();
+        assert!(status.success());
+        assert_eq!(lines, ["done"]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod child;
 mod docs;
+mod fuzz;
 mod layers;
 mod repository;
 mod rules;
@@ -18,7 +19,7 @@ use self::repository::Repository;
 #[command(
     name = "cargo xtask",
     bin_name = "cargo xtask",
-    after_help = "Examples:\n  cargo xtask layers\n  cargo xtask help layers"
+    after_help = "Examples:\n  cargo xtask layers\n  cargo xtask help fuzz"
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -39,6 +40,24 @@ enum Chore {
         /// Change nothing; fail when a page is stale
         #[arg(long)]
         check: bool,
+    },
+    /// Build the fuzz targets and look for new inputs
+    ///
+    /// An input that breaks a target is kept below fuzz/artifacts.
+    #[command(after_help = "Examples:\n  cargo xtask fuzz --seconds 10\n  \
+                      cargo xtask fuzz quantity --seconds 600 --jobs 2 --minimize")]
+    Fuzz {
+        /// One target [default: all, one after the other]
+        target: Option<String>,
+        /// How long to look, for each target
+        #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+        seconds: u64,
+        /// How many processes look at the same time
+        #[arg(long, default_value_t = 1)]
+        jobs: usize,
+        /// Add inputs that reach something new to fuzz/corpus
+        #[arg(long)]
+        minimize: bool,
     },
 }
 
@@ -80,6 +99,14 @@ fn run(chore: Chore) -> Result<bool> {
         Chore::Docs { check: false } => {
             docs::write(&repository)?;
             Ok(true)
+        }
+        Chore::Fuzz { target, seconds, jobs, minimize } => {
+            let plan = fuzz::Plan { target, seconds, jobs, minimize };
+            let broken = fuzz::run(&repository, &plan)?;
+            for target in &broken {
+                println!("{target}");
+            }
+            Ok(broken.is_empty())
         }
     }
 }
