@@ -38,6 +38,9 @@ const MEMORY_LIMIT_MIB: usize = 2048;
 /// A parser that needs this many seconds for one input has a bug.
 const INPUT_TIMEOUT_SECONDS: u64 = 10;
 
+const SMOKE_RUNS: usize = 5_000;
+const SMOKE_SECONDS: u64 = 60;
+
 /// What to fuzz, and for how long.
 #[derive(Debug)]
 pub(crate) struct Plan {
@@ -70,6 +73,29 @@ pub(crate) fn run(repository: &Repository, plan: &Plan) -> Result<Vec<String>> {
         if plan.minimize {
             bench.merge(target, &working)?;
         }
+    }
+    Ok(broken)
+}
+
+/// Builds every target and runs it over its corpus and a little beyond. The
+/// seed is fixed, so that a change cannot fail by chance.
+pub(crate) fn smoke(repository: &Repository) -> Result<Vec<String>> {
+    let bench = Bench::build(repository)?;
+    let mut broken = Vec::new();
+    for target in targets(repository)? {
+        println!("running {target} {SMOKE_RUNS} times");
+        let working = bench.work.join("smoke").join(&target);
+        if working.exists() {
+            fs::remove_dir_all(&working)
+                .with_context(|| format!("cannot remove {}", working.display()))?;
+        }
+        let options = [
+            "-seed=1".to_owned(),
+            "-verbosity=0".to_owned(),
+            format!("-runs={SMOKE_RUNS}"),
+            format!("-max_total_time={SMOKE_SECONDS}"),
+        ];
+        broken.extend(bench.fuzz(&target, &working, &options)?);
     }
     Ok(broken)
 }

@@ -4,8 +4,10 @@ mod child;
 mod docs;
 mod fuzz;
 mod layers;
+mod prerequisites;
 mod repository;
 mod rules;
+mod suite;
 
 use std::process::ExitCode;
 
@@ -19,7 +21,7 @@ use self::repository::Repository;
 #[command(
     name = "cargo xtask",
     bin_name = "cargo xtask",
-    after_help = "Examples:\n  cargo xtask layers\n  cargo xtask help fuzz"
+    after_help = "Examples:\n  cargo xtask test\n  cargo xtask help fuzz"
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -28,6 +30,17 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Chore {
+    /// Run all checks and tests; CI runs exactly this
+    ///
+    /// Installs what is missing, then checks format, lints, layers, reference
+    /// pages, tests, repository rules and fuzz targets. The last line has the
+    /// counts. With CI=true in the environment a skipped test is a failed one.
+    #[command(after_help = "Examples:\n  cargo xtask test\n  cargo xtask test --quick")]
+    Test {
+        /// Only format, lints, layers and tests
+        #[arg(long)]
+        quick: bool,
+    },
     /// Check that dependencies point the allowed way and nothing outgrows its place
     #[command(after_help = "Examples:\n  cargo xtask layers\n  cargo xtask layers | grep warning")]
     Layers,
@@ -76,6 +89,7 @@ fn main() -> ExitCode {
 fn run(chore: Chore) -> Result<bool> {
     let repository = Repository::find()?;
     match chore {
+        Chore::Test { quick } => suite::run(&repository, quick),
         Chore::Layers => {
             let report = layers::inspect(&repository)?;
             println!("{report}");
