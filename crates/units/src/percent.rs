@@ -50,7 +50,7 @@ impl Percent {
     ///
     /// The reference multiplies a binary64 by 100 and truncates, so `0.29` is 28 % and `0.57` is
     /// 56 %. Two implementations that disagree by one percent would fight over the node, so this
-    /// is the one place of the crate that computes with floats.
+    /// computes with floats too.
     pub fn from_ratio_label(text: &str) -> Result<Self, RatioLabelError> {
         let refused = || Excerpt::of(text);
         let ratio: f64 = text.parse().map_err(|_| RatioLabelError::Syntax { text: refused() })?;

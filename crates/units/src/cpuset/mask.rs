@@ -90,6 +90,7 @@ mod tests {
             ("as a kernel prints it", "00000000,00000000\n", "", "0"),
             ("four cpus", "f", "0-3", "f"),
             ("as resctrl prints it", "00ffffff\n", "0-23", "ffffff"),
+            ("one full group", "ffffffff", "0-31", "ffffffff"),
             ("two groups", "ff,ffffffff", "0-39", "ff,ffffffff"),
             ("second group only", "1,00000000", "32", "1,00000000"),
             ("short later group", "1,2", "1,32", "1,00000002"),
