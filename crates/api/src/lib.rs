@@ -4,5 +4,6 @@ pub mod config;
 pub mod document;
 pub mod finding;
 pub mod json;
+pub mod kind;
 pub mod shape;
 pub mod strategy;
