@@ -87,15 +87,14 @@ fn cargo(repository: &Repository, arguments: &[&str]) -> Command {
 }
 
 /// Passes when cargo does.
-fn cargo_step(repository: &Repository, name: &str, arguments: &[&str], fix: &str) -> Result<Tally> {
+fn cargo_outcome(repository: &Repository, arguments: &[&str], fix: &str) -> Result<Outcome> {
     let command = cargo(repository, arguments);
     println!("{}", child::spelled(&command));
     let status = child::stream(command, |_| {})?;
-    let outcome = match status.success() {
+    Ok(match status.success() {
         true => Outcome::Passed,
         false => Outcome::Failed(format!("{status}; {fix}")),
-    };
-    Ok(single(name, outcome))
+    })
 }
 
 fn check_prerequisites(repository: &Repository) -> Result<Tally> {
@@ -104,13 +103,21 @@ fn check_prerequisites(repository: &Repository) -> Result<Tally> {
 }
 
 fn check_format(repository: &Repository) -> Result<Tally> {
-    cargo_step(repository, "format", &["fmt", "--all", "--check"], "run cargo fmt --all")
+    let mut outcome =
+        cargo_outcome(repository, &["fmt", "--all", "--check"], "run cargo fmt --all")?;
+    // The fuzz targets are a workspace of their own.
+    if outcome == Outcome::Passed && fuzz::exists(repository) {
+        let arguments = ["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"];
+        let fix = "run cargo fmt --manifest-path fuzz/Cargo.toml";
+        outcome = cargo_outcome(repository, &arguments, fix)?;
+    }
+    Ok(single("format", outcome))
 }
 
 fn check_lints(repository: &Repository) -> Result<Tally> {
     let arguments =
         ["clippy", "--workspace", "--all-targets", "--locked", "--", "--deny", "warnings"];
-    cargo_step(repository, "lints", &arguments, "see the warnings above")
+    Ok(single("lints", cargo_outcome(repository, &arguments, "see the warnings above")?))
 }
 
 fn check_layers(repository: &Repository) -> Result<Tally> {
