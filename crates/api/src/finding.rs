@@ -229,3 +229,29 @@ impl Serialize for Code {
         serializer.serialize_str(self.describe().0)
     }
 }
+
+/// The reference page that lists every code.
+pub fn reference_page() -> String {
+    let mut page = String::from(
+        "# Findings\n\n\
+         What `tidepool config check`, the admission webhooks and events on objects report. A code\n\
+         keeps its meaning for ever.\n\n\
+         | code | meaning |\n|---|---|\n",
+    );
+    for code in Code::ALL {
+        let (number, meaning) = code.describe();
+        page += &format!("| {number} | {meaning} |\n");
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_listed_once_and_in_order() {
+        let numbers: Vec<&str> = Code::ALL.iter().map(|code| code.describe().0).collect();
+        assert!(numbers.is_sorted_by(|a, b| a < b), "{numbers:?}");
+    }
+}

@@ -43,7 +43,8 @@ pub struct Member {
 pub fn parse(text: &str) -> Result<Node, SyntaxError> {
     let mut parser = Parser { text, rest: text, at: Position { line: 1, column: 1 }, depth: 0 };
     if text.starts_with('\u{feff}') {
-        return Err(parser.error("JSON must not start with a byte order mark", "remove it"));
+        let error = parser.error("JSON must not start with a byte order mark", "remove it");
+        return Err(SyntaxError { found: "U+FEFF".to_owned(), ..error });
     }
     parser.skip_space();
     let node = parser.value()?;

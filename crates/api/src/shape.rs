@@ -59,16 +59,21 @@ pub fn read<T: DeserializeOwned + JsonSchema>(text: &str) -> (Option<T>, Vec<Fin
     }
 }
 
+/// The JSON schema of `T` in one piece, without references.
+pub(crate) fn schema_of<T: JsonSchema>() -> Json {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.inline_subschemas = true;
+    });
+    settings.into_generator().into_root_schema_for::<T>().to_value()
+}
+
 impl Shape {
     /// The outline of `T`, from its JSON schema.
     pub fn of<T: JsonSchema>() -> Self {
-        let settings = SchemaSettings::draft2020_12().with(|settings| {
-            settings.inline_subschemas = true;
-        });
-        Self::from_schema(settings.into_generator().into_root_schema_for::<T>().as_value())
+        Self::from_schema(&schema_of::<T>())
     }
 
-    fn from_schema(schema: &Json) -> Self {
+    pub(crate) fn from_schema(schema: &Json) -> Self {
         let Some(schema) = schema.as_object() else { return Self::Any };
         match schema.get("x-tidepool-kind").and_then(Json::as_str) {
             Some("duration") => return Self::Duration,
@@ -183,23 +188,17 @@ impl Shape {
             Self::Duration => {
                 let error = text.parse::<GoDuration>().err()?;
                 (
-                    format!("not a duration: {error}"),
+                    format!("not a {error}"),
                     "use numbers with units ns, us, ms, s, m, h, for example 5m or 1h30m",
                 )
             }
             Self::Quantity => {
                 let error = text.parse::<Quantity>().err()?;
-                (
-                    format!("not a quantity: {error}"),
-                    "use a Kubernetes quantity, for example 500m, 2 or 10Gi",
-                )
+                (format!("not a {error}"), "use a Kubernetes quantity, for example 500m, 2 or 10Gi")
             }
             _ => {
                 let error = text.parse::<CpuSet>().err()?;
-                (
-                    format!("not a CPU list: {error}"),
-                    "use numbers and ranges, for example 0-3,8,10-11",
-                )
+                (format!("not a {error}"), "use numbers and ranges, for example 0-3,8,10-11")
             }
         };
         Some(Finding::error(Code::BadText, rule, fix))
@@ -319,13 +318,13 @@ fn report_repeated(members: &[Member], member: &Member, path: &str, findings: &m
 }
 
 /// `null` next to another schema, as `Option` produces it.
-fn optional(schema: &Map<String, Json>) -> Option<&Json> {
+pub(crate) fn optional(schema: &Map<String, Json>) -> Option<&Json> {
     let variants = schema.get("anyOf")?.as_array()?;
     let mut some = variants.iter().filter(|variant| variant["type"] != "null");
     some.next().filter(|_| some.next().is_none())
 }
 
-fn type_of(schema: &Map<String, Json>) -> Option<&str> {
+pub(crate) fn type_of(schema: &Map<String, Json>) -> Option<&str> {
     match schema.get("type")? {
         Json::String(name) => Some(name),
         Json::Array(names) => names.iter().filter_map(Json::as_str).find(|name| *name != "null"),
