@@ -325,3 +325,30 @@ async fn a_full_disk_refuses_writes_until_there_is_room() {
     assert_eq!(store.list(&pods(), None).len(), written + 1);
     assert!(store.get(&pod("ns", "after")).is_some());
 }
+
+/// Prints how long a start takes; what it asserts is that everything is there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fifty_thousand_objects_are_there_after_a_start() {
+    const OBJECTS: u64 = 50_000;
+    const CALLERS: u64 = 256;
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path()).unwrap();
+    let mut callers = JoinSet::new();
+    for caller in 0..CALLERS {
+        let store = store.clone();
+        callers.spawn(async move {
+            for n in (caller..OBJECTS).step_by(usize::try_from(CALLERS).unwrap()) {
+                let key = pod(&format!("team-{}", n % 50), &format!("web-{n}"));
+                store.create(key, object(n)).await.unwrap();
+            }
+        });
+    }
+    callers.join_all().await;
+    drop(store);
+    let start = std::time::Instant::now();
+    let store = open(dir.path()).unwrap();
+    println!("{OBJECTS} objects are there after {:?}", start.elapsed());
+    let all = store.list(&pods(), None);
+    assert_eq!((all.len() as u64, store.revision().0), (OBJECTS, OBJECTS + 1));
+    assert_eq!(store.list(&pods(), Some("team-7")).len() as u64, OBJECTS / 50);
+}

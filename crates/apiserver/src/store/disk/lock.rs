@@ -74,6 +74,14 @@ impl Lock {
     }
 }
 
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing is not enough: a child that was forked and has not yet replaced
+        // its image shares the open file, and with it the lock.
+        let _ = flock(&self.file, FlockOperation::Unlock);
+    }
+}
+
 fn holder(file: &File) -> Option<u32> {
     let mut digits = [0; 10];
     file.read_exact_at(&mut digits, "pid ".len() as u64).ok()?;

@@ -92,20 +92,13 @@ impl Notes {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         out.fill(0);
-        let mut valid = file.metadata()?.len();
-        let present = valid.clamp(offset, end) - offset;
-        let (head, _) = out.split_at_mut(usize::try_from(present).unwrap_or(0));
-        file.read_exact_at(head, offset)?;
+        let within = |len: u64| usize::try_from(len.clamp(offset, end) - offset).unwrap_or(0);
+        let (present, _) = out.split_at_mut(within(file.metadata()?.len()));
+        file.read_exact_at(present, offset)?;
         for step in &self.steps {
             match step {
-                Step::SetLen(len) => {
-                    // What a shorter file has lost stays lost when it grows again.
-                    let cut = usize::try_from(len.clamp(&offset, &end) - offset).unwrap_or(0);
-                    if *len < valid {
-                        out.iter_mut().skip(cut).for_each(|byte| *byte = 0);
-                    }
-                    valid = *len;
-                }
+                // What a shorter file has lost stays lost when it grows again.
+                Step::SetLen(len) => out.iter_mut().skip(within(*len)).for_each(|byte| *byte = 0),
                 Step::Write { offset: at, data } => overlay(out, offset, data, *at),
                 Step::Sync => {}
             }
@@ -171,5 +164,98 @@ impl StorageBackend for Medium {
             Mode::Writing => self.0.file.write_all_at(data, offset),
             Mode::Sealed => Err(sealed()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Debug, Clone)]
+    enum Op {
+        SetLen(usize),
+        Write { offset: usize, data: Vec<u8> },
+        Sync,
+    }
+
+    fn op() -> impl Strategy<Value = Op> {
+        prop_oneof![
+            (0..300usize).prop_map(Op::SetLen),
+            (0..300usize, prop::collection::vec(any::<u8>(), 1..80))
+                .prop_map(|(offset, data)| Op::Write { offset, data }),
+            Just(Op::Sync),
+        ]
+    }
+
+    fn apply(content: &mut Vec<u8>, op: &Op) {
+        match op {
+            Op::SetLen(len) => content.resize(*len, 0),
+            Op::Write { offset, data } => {
+                let end = offset + data.len();
+                content.resize(content.len().max(end), 0);
+                content[*offset..end].copy_from_slice(data);
+            }
+            Op::Sync => {}
+        }
+    }
+
+    proptest! {
+        /// Until it is released the file is untouched, and nobody can tell.
+        #[test]
+        fn notes_read_like_the_file_they_will_make(
+            start in prop::collection::vec(any::<u8>(), 0..200),
+            ops in prop::collection::vec(op(), 0..12),
+            looks in prop::collection::vec((0..320usize, 1..100usize), 8),
+        ) {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            fs::write(file.path(), &start).unwrap();
+            let medium = Medium::noting(file.reopen().unwrap()).unwrap();
+            let mut want = start.clone();
+            for op in &ops {
+                apply(&mut want, op);
+                match op {
+                    Op::SetLen(len) => medium.set_len(*len as u64).unwrap(),
+                    Op::Write { offset, data } => medium.write(*offset as u64, data).unwrap(),
+                    Op::Sync => medium.sync_data().unwrap(),
+                }
+            }
+            prop_assert_eq!(medium.len().unwrap(), want.len() as u64);
+            prop_assert_eq!(&fs::read(file.path()).unwrap(), &start);
+            let check = |medium: &Medium| {
+                for (offset, len) in &looks {
+                    let mut out = vec![1; *len];
+                    let read = medium.read(*offset as u64, &mut out);
+                    match want.get(*offset..*offset + *len) {
+                        Some(want) => prop_assert_eq!(out, want),
+                        None => prop_assert!(read.is_err()),
+                    }
+                }
+                Ok(())
+            };
+            check(&medium)?;
+            medium.release().unwrap();
+            prop_assert_eq!(&fs::read(file.path()).unwrap(), &want);
+            check(&medium)?;
+        }
+    }
+
+    #[test]
+    fn a_sealed_medium_is_read_only() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), b"abc").unwrap();
+        let medium = Medium::noting(file.reopen().unwrap()).unwrap();
+        medium.write(0, b"x").unwrap();
+        medium.seal();
+        assert!(medium.write(0, b"y").is_err());
+        assert!(medium.set_len(0).is_err());
+        assert!(medium.sync_data().is_err());
+        medium.release().unwrap();
+        let mut out = [0; 3];
+        medium.read(0, &mut out).unwrap();
+        assert_eq!((&out, medium.len().unwrap()), (b"abc", 3));
     }
 }
