@@ -2,14 +2,16 @@
 //!
 //! A [`Store`] keeps every object in memory as compact JSON and gives each write
 //! the next global [`Revision`]. Reads answer from an immutable state and never
-//! wait; writes go through one thread, in order, many at a time.
+//! wait; writes go through one thread, in order, many at a time, and are answered
+//! when they are on disk.
 //!
 //! ```text
-//! create/replace/remove ──> writer ──> state, history, watchers ──> answer
-//!              get, list ──────────────────^        ^── watch, snapshot_at
+//! create/replace/remove ──> writer ──> disk ──> state, history, watchers ──> answer
+//!              get, list ───────────────────────^        ^── watch, snapshot_at
 //! ```
 
 mod body;
+mod disk;
 mod error;
 mod event;
 mod history;
@@ -18,19 +20,21 @@ mod state;
 mod watch;
 mod writer;
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use serde_json::Value;
 use tokio::sync::oneshot;
+use uuid::Uuid;
 
 use self::{
     body::Body,
+    disk::Disk,
     state::{Intent, State},
     watch::Shared,
     writer::{Write, Writer},
 };
 pub use self::{
-    error::{Expired, Lagged, OpenError, WatchError, WriteError},
+    error::{Expired, Lagged, OpenError, StorageError, WatchError, WriteError},
     event::{Event, EventKind},
     key::{Collection, Key, KeyError, Revision},
     state::{Snapshot, Stored},
@@ -66,19 +70,43 @@ impl Default for Limits {
 
 /// A handle to the store; clones share it.
 ///
-/// When the last handle goes, queued writes are finished first.
+/// When the last handle goes, queued writes are finished first and the lock on
+/// the directory is released.
 #[derive(Debug, Clone)]
 pub struct Store {
     shared: Arc<Shared>,
     writer: Arc<Writer>,
+    cluster_id: Uuid,
 }
 
 impl Store {
     /// A store that is gone with its last handle.
     pub fn in_memory(limits: Limits) -> Result<Self, OpenError> {
-        let shared = Arc::new(Shared::new(State::empty(), limits));
-        let writer = Arc::new(Writer::spawn(Arc::clone(&shared)).map_err(OpenError::Thread)?);
-        Ok(Self { shared, writer })
+        Self::start(State::empty(), Uuid::new_v4(), None, limits)
+    }
+
+    /// The store in a directory, which is made if it is not there.
+    ///
+    /// Reads the whole store, so an async caller wants a blocking thread for it.
+    pub fn open(dir: &Path, limits: Limits) -> Result<Self, OpenError> {
+        let (disk, state, cluster_id) = Disk::open(dir)?;
+        Self::start(state, cluster_id, Some(disk), limits)
+    }
+
+    fn start(
+        state: State,
+        cluster_id: Uuid,
+        disk: Option<Disk>,
+        limits: Limits,
+    ) -> Result<Self, OpenError> {
+        let shared = Arc::new(Shared::new(state, limits));
+        let writer = Writer::spawn(Arc::clone(&shared), disk).map_err(OpenError::Thread)?;
+        Ok(Self { shared, writer: Arc::new(writer), cluster_id })
+    }
+
+    /// Drawn when the store was made; it tells this cluster from every other.
+    pub fn cluster_id(&self) -> Uuid {
+        self.cluster_id
     }
 
     pub fn revision(&self) -> Revision {
@@ -140,8 +168,8 @@ impl Store {
         self.shared.watch(collection, namespace, from)
     }
 
-    /// Finishes queued writes and ends all watches. Reads go on, later writes
-    /// are refused.
+    /// Finishes queued writes, ends all watches and releases the directory. Reads
+    /// go on, later writes are refused.
     pub async fn shutdown(&self) {
         self.writer.shutdown().await;
     }

@@ -83,3 +83,48 @@ fn write_fields(
 fn write_value(text: &mut Vec<u8>, value: &Value) -> Result<(), WriteError> {
     serde_json::to_writer(text, value).map_err(WriteError::Encoding)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            "[a\"\\\\\u{e9}\n:]{0,6}".prop_map(Value::from),
+        ];
+        let name =
+            prop_oneof![Just("metadata".to_owned()), Just("resourceVersion".to_owned()), "[a-z]"];
+        leaf.prop_recursive(3, 20, 4, move |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+                prop::collection::btree_map(name.clone(), inner, 0..4)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn filling_the_hole_is_the_same_as_setting_the_field(
+            mut object in json(),
+            revision in any::<u64>(),
+        ) {
+            let body = Body::new(object.clone(), usize::MAX);
+            let metadata = object.as_object_mut().and_then(|fields| {
+                fields.entry(METADATA).or_insert_with(|| Value::Object(Map::new())).as_object_mut()
+            });
+            let Some(metadata) = metadata else {
+                prop_assert!(matches!(body, Err(WriteError::NotAnObject)));
+                return Ok(());
+            };
+            metadata.insert(RESOURCE_VERSION.to_owned(), Value::from(revision.to_string()));
+            let text = body.unwrap().at(Revision(revision));
+            prop_assert_eq!(String::from_utf8(text.to_vec()).unwrap(), object.to_string());
+        }
+    }
+}

@@ -1,17 +1,50 @@
 //! What can go wrong, and what should the caller do about it?
 
-use std::io;
+use std::{error::Error, io, path::PathBuf, sync::Arc};
 
 use super::{
     key::{KeyError, Revision},
     state::Stored,
 };
 
-/// Why a store cannot be opened.
+/// Why a store cannot be opened. Whatever it is, its files are as they were.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
+    #[error("{} is held by {}", path.display(), holder(*pid))]
+    Locked { path: PathBuf, pid: Option<u32> },
+    #[error("cannot open {}", path.display())]
+    Io { path: PathBuf, source: io::Error },
+    #[error("{} is damaged; it was left as it is", path.display())]
+    Damaged {
+        path: PathBuf,
+        #[source]
+        reason: Box<dyn Error + Send + Sync>,
+    },
+    /// Damaged, or replaced by an older copy.
+    #[error(
+        "{} ends at revision {found}, but revision {acknowledged} was acknowledged; \
+         it was left as it is",
+        path.display()
+    )]
+    Behind { path: PathBuf, found: Revision, acknowledged: Revision },
+    #[error("{} is missing, but revision {acknowledged} was acknowledged", path.display())]
+    Gone { path: PathBuf, acknowledged: Revision },
+    #[error("{} has format {found}: this version reads up to {known}", path.display())]
+    NewerFormat { path: PathBuf, found: u64, known: u64 },
     #[error("cannot start the store's writer thread")]
     Thread(#[source] io::Error),
+}
+
+fn holder(pid: Option<u32>) -> String {
+    pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
+}
+
+/// The disk refused a batch of writes. What was there before still is.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("cannot write to {}", path.display())]
+pub struct StorageError {
+    pub path: PathBuf,
+    pub source: Arc<io::Error>,
 }
 
 /// Why a write did not happen.
@@ -32,6 +65,9 @@ pub enum WriteError {
     NotAnObject,
     #[error("cannot serialise the object")]
     Encoding(#[source] serde_json::Error),
+    /// Nothing was changed; the next write may succeed.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
     #[error("the store is shut down")]
     Closed,
 }

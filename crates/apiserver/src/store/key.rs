@@ -209,3 +209,34 @@ impl Comparable<Place> for PlaceRef<'_> {
         self.cmp(&key.as_ref())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Memory and disk agree on the order, whatever the names are made of.
+        #[test]
+        fn places_sort_as_their_text_does(
+            a in ("[a-c.:0-]{0,3}", "[a-c.:0-]{1,3}"),
+            b in ("[a-c.:0-]{0,3}", "[a-c.:0-]{1,3}"),
+        ) {
+            let text = |place: &(String, String)| format!("{}/{}", place.0, place.1);
+            let place = |place: &(String, String)| Place {
+                namespace: place.0.as_str().into(),
+                name: place.1.as_str().into(),
+            };
+            prop_assert_eq!(place(&a).cmp(&place(&b)), text(&a).cmp(&text(&b)));
+            prop_assert_eq!(place(&a).as_ref().compare(&place(&b)), text(&a).cmp(&text(&b)));
+        }
+    }
+
+    #[test]
+    fn names_read_as_people_write_them() {
+        let deployments = Collection::new("apps", "deployments");
+        assert_eq!(Key::new(&deployments, "shop", "web").to_string(), "deployments.apps/shop/web");
+        assert_eq!(Key::new(&Collection::new("", "nodes"), "", "n1").to_string(), "nodes/n1");
+    }
+}

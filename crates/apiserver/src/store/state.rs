@@ -93,7 +93,8 @@ impl State {
         intent: Intent,
         body: &Body,
     ) -> Result<Change, WriteError> {
-        let current = self.get(key);
+        let key = self.intern(key);
+        let current = self.get(&key);
         let kind = match (intent, &current) {
             (Intent::Create, None) => EventKind::Added,
             (Intent::Create, Some(_)) => return Err(WriteError::Exists),
@@ -108,8 +109,8 @@ impl State {
         };
 
         let revision = self.revision.next();
-        let object = Stored { key: key.clone(), revision, json: body.at(revision) };
         self.revision = revision;
+        let object = Stored { key: key.clone(), revision, json: body.at(revision) };
         let table = self
             .tables
             .entry(key.collection.clone())
@@ -125,6 +126,26 @@ impl State {
         let previous_revision = current.as_ref().map(|stored| stored.revision);
         let previous = current.map(|stored| stored.json);
         Ok(Change { event: Arc::new(Event { kind, object, previous }), previous_revision })
+    }
+
+    /// The same key, made of the texts that are in memory already.
+    fn intern(&self, key: &Key) -> Key {
+        let Some((collection, table)) = self.tables.get_key_value(&key.collection) else {
+            return key.clone();
+        };
+        // The object itself, or else its nearest successor in the namespace.
+        let place = key.place_ref();
+        let neighbour = table.objects.range((Bound::Included(place), Bound::Unbounded)).next();
+        let share = |ours: &Arc<str>, theirs: &Arc<str>| {
+            Arc::clone(if ours == theirs { theirs } else { ours })
+        };
+        let (namespace, name) = match neighbour {
+            Some((near, _)) => {
+                (share(&key.namespace, &near.namespace), share(&key.name, &near.name))
+            }
+            None => (Arc::clone(&key.namespace), Arc::clone(&key.name)),
+        };
+        Key { collection: collection.clone(), namespace, name }
     }
 }
 

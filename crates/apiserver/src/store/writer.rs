@@ -1,10 +1,12 @@
 //! Who may change the state, and when does a caller hear of it?
 //!
 //! One thread owns the state. It takes whatever writes are waiting as one
-//! batch, carries them out in order on a copy, publishes the result and only
-//! then answers, in the same order.
+//! batch, carries them out in order on a copy, brings the batch to disk with one
+//! sync, publishes the result and only then answers, in the same order. A batch
+//! that the disk refuses has not happened.
 
 use std::{
+    io,
     sync::Arc,
     thread::{self, JoinHandle},
 };
@@ -13,6 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{
     body::Body,
+    disk::Disk,
     error::WriteError,
     key::Key,
     state::{Intent, State, Stored},
@@ -46,11 +49,12 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn spawn(shared: Arc<Shared>) -> std::io::Result<Self> {
+    /// Starts the thread; without a disk nothing outlives it.
+    pub(super) fn spawn(shared: Arc<Shared>, disk: Option<Disk>) -> io::Result<Self> {
         let (sender, receiver) = mpsc::channel(QUEUE);
         let thread = thread::Builder::new()
             .name("store-writer".to_owned())
-            .spawn(move || Loop { shared, commands: receiver }.run())?;
+            .spawn(move || Loop { shared, disk, commands: receiver }.run())?;
         Ok(Self { commands: Some(sender), thread: Some(thread) })
     }
 
@@ -81,6 +85,8 @@ impl Drop for Writer {
 
 struct Loop {
     shared: Arc<Shared>,
+    /// Before the channel, whose end tells that everything is closed.
+    disk: Option<Disk>,
     commands: mpsc::Receiver<Command>,
 }
 
@@ -112,20 +118,29 @@ impl Loop {
         (batch, false)
     }
 
-    fn carry_out(&self, batch: Vec<Write>) {
-        let mut state = State::clone(&self.shared.state());
+    fn carry_out(&mut self, batch: Vec<Write>) {
+        let before = self.shared.state();
+        let mut after = State::clone(&before);
         let mut changes = Vec::with_capacity(batch.len());
         let mut answers = Vec::with_capacity(batch.len());
         for Write { key, intent, body, answer } in batch {
-            let outcome = state.apply(&key, intent, &body).map(|change| {
+            let outcome = after.apply(&key, intent, &body).map(|change| {
                 let stored = change.event.object.clone();
                 changes.push(change);
                 stored
             });
             answers.push((answer, outcome));
         }
-        self.shared.publish(state, changes);
+        let committed = match &mut self.disk {
+            Some(disk) if !changes.is_empty() => disk.commit(&before, &after, &changes),
+            _ => Ok(()),
+        };
+        if committed.is_ok() && !changes.is_empty() {
+            self.shared.publish(after, changes);
+        }
         for (answer, outcome) in answers {
+            // What was refused may have been so because of a write that now failed.
+            let outcome = committed.clone().map_err(WriteError::Storage).and(outcome);
             // The caller may have gone away; its write stands.
             let _ = answer.send(outcome);
         }
