@@ -47,7 +47,7 @@ pub struct ScalePaths {
 }
 
 /// Why a definition cannot be served.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum DefinitionError {
     #[error("{field} is missing")]
     Missing { field: &'static str },
