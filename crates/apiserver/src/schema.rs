@@ -20,16 +20,25 @@
 
 mod build;
 pub mod built_in;
+mod cause;
+mod cel;
+pub mod crd;
+mod custom;
 mod default;
+mod format;
 mod graph;
+mod lists;
+mod meta;
+mod names;
 mod prune;
+mod validate;
 
-use std::fmt;
 use std::sync::Arc;
 
 use serde_json::Value;
 
 pub use build::BuildError;
+pub use cause::{Cause, Reason};
 pub use graph::{ListKind, MapKind, Node, Patch, Type};
 
 use graph::{Graph, NodeId};
@@ -61,55 +70,6 @@ impl Gvk {
     }
 }
 
-/// One entry of `status.details.causes` in a 422 answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cause {
-    /// Path as kube-apiserver prints it: `spec.containers[0].name`, `metadata.labels`.
-    pub field: String,
-    pub reason: Reason,
-    /// Without the field: `Required value`, `Invalid value: "x": must be ...`.
-    pub message: String,
-}
-
-impl fmt::Display for Cause {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}: {}", self.field, self.message)
-    }
-}
-
-/// The machine-readable reason of a [`Cause`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
-    NotFound,
-    Required,
-    Duplicate,
-    Invalid,
-    NotSupported,
-    Forbidden,
-    TooLong,
-    TooMany,
-    TypeInvalid,
-    Internal,
-}
-
-impl Reason {
-    /// The value on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::NotFound => "FieldValueNotFound",
-            Self::Required => "FieldValueRequired",
-            Self::Duplicate => "FieldValueDuplicate",
-            Self::Invalid => "FieldValueInvalid",
-            Self::NotSupported => "FieldValueNotSupported",
-            Self::Forbidden => "FieldValueForbidden",
-            Self::TooLong => "FieldValueTooLong",
-            Self::TooMany => "FieldValueTooMany",
-            Self::TypeInvalid => "FieldValueTypeInvalid",
-            Self::Internal => "InternalError",
-        }
-    }
-}
-
 /// The shape of one version of one kind. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Schema {
@@ -117,6 +77,8 @@ pub struct Schema {
     root: NodeId,
     gvk: Gvk,
     origin: Origin,
+    /// Whether objects live in namespaces; `None` where the schema is not told.
+    namespaced: Option<bool>,
 }
 
 /// Where the shape comes from; it decides how a wrong type is answered and which defaults apply.
@@ -130,13 +92,19 @@ impl Schema {
     /// A schema that knows nothing: lists are atomic, maps granular, nothing is pruned.
     pub fn untyped(gvk: Gvk) -> Self {
         let (graph, root) = Graph::untyped();
-        Self { graph: Arc::new(graph), root, gvk, origin: Origin::Custom }
+        Self { graph: Arc::new(graph), root, gvk, origin: Origin::Custom, namespaced: None }
     }
 
     /// A custom kind from the `openAPIV3Schema` of one CRD version.
     pub fn custom(gvk: Gvk, open_api_v3_schema: &Value) -> Result<Self, BuildError> {
         let (graph, root) = build::custom(open_api_v3_schema)?;
-        Ok(Self { graph: Arc::new(graph), root, gvk, origin: Origin::Custom })
+        Ok(Self { graph: Arc::new(graph), root, gvk, origin: Origin::Custom, namespaced: None })
+    }
+
+    /// A piece of a schema, whose root is a value and not an object with metadata.
+    fn fragment(gvk: Gvk, schema: &Value) -> Result<Self, BuildError> {
+        let (graph, root) = build::fragment(schema)?;
+        Ok(Self { graph: Arc::new(graph), root, gvk, origin: Origin::Custom, namespaced: None })
     }
 
     pub fn gvk(&self) -> &Gvk {
@@ -174,13 +142,19 @@ impl Schema {
     }
 
     /// What is wrong with a new object; empty when it is acceptable.
-    pub fn validate(&self, _object: &Value) -> Vec<Cause> {
-        Vec::new()
+    pub fn validate(&self, object: &Value) -> Vec<Cause> {
+        match self.origin {
+            Origin::Custom => custom::validate(self, object, None),
+            Origin::BuiltIn => Vec::new(),
+        }
     }
 
     /// What is wrong with replacing `old` by `new`: everything [`Schema::validate`] finds, except in custom
     /// objects for parts that did not change, and changes of fields that may not change.
-    pub fn validate_update(&self, new: &Value, _old: &Value) -> Vec<Cause> {
-        self.validate(new)
+    pub fn validate_update(&self, new: &Value, old: &Value) -> Vec<Cause> {
+        match self.origin {
+            Origin::Custom => custom::validate(self, new, Some(old)),
+            Origin::BuiltIn => Vec::new(),
+        }
     }
 }

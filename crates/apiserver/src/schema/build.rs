@@ -6,13 +6,18 @@
 //! after building.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use regex::Regex;
 use serde_json::{Map, Value};
 
-use super::graph::{Additional, Graph, List, MapKind, NodeData, NodeId, Patch, Type};
+use super::built_in;
+use super::cel;
+use super::format::Format;
+use super::graph::{Additional, Bound, Graph, List, MapKind, NodeData, NodeId, Patch, Rules, Type};
 
 /// Why a schema cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 pub enum BuildError {
     #[error("{path}: schema is nested deeper than {} levels", super::MAX_DEPTH)]
     TooDeep { path: String },
@@ -22,10 +27,23 @@ pub enum BuildError {
     UnknownType { path: String, name: String },
     #[error("no definition named {name:?}")]
     UnknownDefinition { name: String },
+    #[error("{path}: pattern {pattern:?} is not a regular expression")]
+    Pattern { path: String, pattern: String, source: regex::Error },
 }
 
 /// Builds the graph of one custom kind.
 pub(super) fn custom(schema: &Value) -> Result<(Graph, NodeId), BuildError> {
+    let mut builder = Builder::default();
+    let root = builder.node(schema, "", 0)?;
+    builder.make_resource(root);
+    for id in std::mem::take(&mut builder.embedded) {
+        builder.make_resource(id);
+    }
+    Ok((builder.graph, root))
+}
+
+/// Builds the graph of a schema that does not describe a whole object.
+pub(super) fn fragment(schema: &Value) -> Result<(Graph, NodeId), BuildError> {
     let mut builder = Builder::default();
     let root = builder.node(schema, "", 0)?;
     Ok((builder.graph, root))
@@ -35,10 +53,11 @@ pub(super) fn custom(schema: &Value) -> Result<(Graph, NodeId), BuildError> {
 pub(super) fn definitions(
     definitions: &Map<String, Value>,
 ) -> Result<(Graph, BTreeMap<String, NodeId>), BuildError> {
-    let mut builder = Builder::default();
+    let mut builder = Builder { published: true, ..Builder::default() };
     let mut roots = BTreeMap::new();
     for (name, schema) in definitions {
         let id = builder.node(schema, name, 0)?;
+        builder.graph.data_mut(id).definition = Some(name.as_str().into());
         roots.insert(name.clone(), id);
     }
     builder.resolve(&roots)?;
@@ -58,6 +77,10 @@ struct Reference {
 #[derive(Default)]
 struct Builder {
     graph: Graph,
+    /// The schemas are Kubernetes' own definitions, not those of a CRD.
+    published: bool,
+    /// Nodes that hold whole objects.
+    embedded: Vec<NodeId>,
     references: Vec<Reference>,
 }
 
@@ -79,6 +102,7 @@ impl Builder {
             map: map(schema).unwrap_or_default(),
             patch: patch(schema).map(Box::new),
             default: schema.get("default").cloned().map(Box::new),
+            format: format(schema),
             ..NodeData::default()
         };
         if let Some(properties) = schema.get("properties").and_then(Value::as_object) {
@@ -98,15 +122,115 @@ impl Builder {
         if let Some(items) = schema.get("items") {
             data.items = Some(self.node(items, &format!("{path}[]"), depth + 1)?);
         }
+        if !self.published {
+            data.rules = self.rules(schema, path, depth)?.map(Arc::new);
+        }
         let id = self.graph.push(data);
+        if flag(schema, "x-kubernetes-embedded-resource") {
+            self.embedded.push(id);
+        }
         if let Some(target) = schema.get("$ref").and_then(Value::as_str) {
             let name = definition_name(target);
             self.references.push(Reference { id, name, map: map(schema), union: false });
         }
-        for alternative in schema.get("oneOf").and_then(Value::as_array).into_iter().flatten() {
-            self.alternative(id, alternative, path, depth)?;
+        if self.published {
+            for alternative in array(schema, "oneOf") {
+                self.alternative(id, alternative, path, depth)?;
+            }
         }
         Ok(id)
+    }
+
+    /// Adds `apiVersion`, `kind` and `metadata`, which every object has whether the schema says so or not.
+    /// A schema may restrict the two names in `metadata`; those checks are kept.
+    fn make_resource(&mut self, id: NodeId) {
+        let text = NodeData { kind: Type::String, ..NodeData::default() };
+        let meta = self.graph.import(built_in::object_meta());
+        let stated = self.graph.property(id, "metadata");
+        for name in ["name", "generateName"] {
+            let own = stated.and_then(|stated| self.graph.property(stated, name));
+            let rules = own.and_then(|own| self.graph.data(own).rules.clone());
+            if let Some(target) = self.graph.property(meta, name) {
+                self.graph.data_mut(target).rules = rules;
+            }
+        }
+        for (name, new) in [("apiVersion", None), ("kind", None), ("metadata", Some(meta))] {
+            let new = match (new, self.graph.property(id, name)) {
+                (Some(new), _) => new,
+                (None, Some(_)) => continue,
+                (None, None) => self.graph.push(text.clone()),
+            };
+            self.graph.set_property(id, name, new);
+        }
+    }
+
+    /// The checks of a CRD node, if it has any.
+    fn rules(
+        &mut self,
+        schema: &Map<String, Value>,
+        path: &str,
+        depth: usize,
+    ) -> Result<Option<Rules>, BuildError> {
+        const KEYWORDS: [&str; 18] = [
+            "enum",
+            "pattern",
+            "minimum",
+            "maximum",
+            "multipleOf",
+            "minLength",
+            "maxLength",
+            "minItems",
+            "maxItems",
+            "uniqueItems",
+            "minProperties",
+            "maxProperties",
+            "allOf",
+            "anyOf",
+            "oneOf",
+            "not",
+            "x-kubernetes-validations",
+            "format",
+        ];
+        if !KEYWORDS.iter().any(|keyword| schema.contains_key(*keyword)) {
+            return Ok(None);
+        }
+        let count = |name: &str| schema.get(name).and_then(Value::as_u64);
+        let expressions = cel::Expressions::compile(schema);
+        self.graph.has_expressions |= expressions.is_some();
+        Ok(Some(Rules {
+            allowed: schema.get("enum").and_then(Value::as_array).map(|values| values[..].into()),
+            pattern: pattern(schema, path)?,
+            minimum: bound(schema, "minimum", "exclusiveMinimum"),
+            maximum: bound(schema, "maximum", "exclusiveMaximum"),
+            multiple_of: schema.get("multipleOf").and_then(Value::as_f64),
+            min_length: count("minLength"),
+            max_length: count("maxLength"),
+            min_items: count("minItems"),
+            max_items: count("maxItems"),
+            unique_items: flag(schema, "uniqueItems"),
+            min_properties: count("minProperties"),
+            max_properties: count("maxProperties"),
+            all_of: self.nodes(schema, "allOf", path, depth)?,
+            any_of: self.nodes(schema, "anyOf", path, depth)?,
+            one_of: self.nodes(schema, "oneOf", path, depth)?,
+            not: match schema.get("not") {
+                Some(not) => Some(self.node(not, &format!("{path}.not"), depth + 1)?),
+                None => None,
+            },
+            expressions,
+        }))
+    }
+
+    fn nodes(
+        &mut self,
+        schema: &Map<String, Value>,
+        keyword: &str,
+        path: &str,
+        depth: usize,
+    ) -> Result<Box<[NodeId]>, BuildError> {
+        array(schema, keyword)
+            .map(|schema| self.node(schema, &format!("{path}.{keyword}"), depth + 1))
+            .collect()
     }
 
     /// Adds one alternative of a union: the object's fields, or the list's elements.
@@ -176,6 +300,29 @@ fn kind(schema: &Map<String, Value>, path: &str) -> Result<Type, BuildError> {
     })
 }
 
+fn format(schema: &Map<String, Value>) -> Format {
+    schema.get("format").and_then(Value::as_str).map(Format::from_name).unwrap_or_default()
+}
+
+fn pattern(schema: &Map<String, Value>, path: &str) -> Result<Option<Regex>, BuildError> {
+    let Some(pattern) = schema.get("pattern").and_then(Value::as_str) else { return Ok(None) };
+    match Regex::new(pattern) {
+        Ok(regex) => Ok(Some(regex)),
+        Err(source) => {
+            Err(BuildError::Pattern { path: path.to_owned(), pattern: pattern.to_owned(), source })
+        }
+    }
+}
+
+fn bound(schema: &Map<String, Value>, limit: &str, exclusive: &str) -> Option<Bound> {
+    let value = schema.get(limit)?.as_f64()?;
+    Some(Bound { value, exclusive: flag(schema, exclusive) })
+}
+
+fn array<'a>(schema: &'a Map<String, Value>, name: &str) -> impl Iterator<Item = &'a Value> {
+    schema.get(name).and_then(Value::as_array).into_iter().flatten()
+}
+
 fn list(schema: &Map<String, Value>) -> List {
     match schema.get("x-kubernetes-list-type").and_then(Value::as_str) {
         Some("set") => List::Set,
@@ -209,6 +356,6 @@ fn flag(schema: &Map<String, Value>, name: &str) -> bool {
 }
 
 fn strings(value: Option<&Value>) -> Box<[Box<str>]> {
-    let items = value.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    items.iter().filter_map(Value::as_str).map(Into::into).collect()
+    let items = value.and_then(Value::as_array).into_iter().flatten();
+    items.filter_map(Value::as_str).map(Into::into).collect()
 }

@@ -14,7 +14,14 @@ use k8s_openapi::schemars::generate::{SchemaGenerator, SchemaSettings};
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope, Resource};
 use serde_json::{Map, Value};
 
+use super::graph::{Graph, Node, NodeId};
 use super::{Gvk, Origin, Schema, build};
+
+/// The shape of `metadata`.
+pub(super) fn object_meta() -> Node<'static> {
+    let schemas = Schemas::built_in();
+    schemas.graph.node(schemas.object_meta)
+}
 
 /// One built-in kind and where it is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +48,8 @@ pub struct Schemas {
     kinds: Vec<Kind>,
     by_kind: BTreeMap<Gvk, Schema>,
     definitions: Map<String, Value>,
+    graph: Arc<Graph>,
+    object_meta: NodeId,
 }
 
 impl Schemas {
@@ -64,9 +73,11 @@ impl Schemas {
         let Catalogue { mut generator, kinds } = catalogue;
         let mut definitions = generator.take_definitions(false);
         merging::annotate(&mut definitions);
-        // The definitions are compiled into this program and a test builds them, so failure is a bug
-        // there; an empty graph then answers "unknown kind" to everything.
-        let (graph, roots) = build::definitions(&definitions).unwrap_or_default();
+        let (graph, roots) = build::definitions(&definitions)
+            .expect("the definitions are compiled in and a test builds them");
+        let object_meta = *roots
+            .get("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")
+            .expect("every kind refers to ObjectMeta");
         let graph = Arc::new(graph);
         let by_kind = kinds
             .iter()
@@ -74,11 +85,17 @@ impl Schemas {
                 let gvk = Gvk::new(kind.group, kind.version, kind.kind);
                 let root = *roots.get(definition)?;
                 let graph = Arc::clone(&graph);
-                Some((gvk.clone(), Schema { graph, root, gvk, origin: Origin::BuiltIn }))
+                let namespaced = match kind.scope {
+                    Scope::Namespace => Some(true),
+                    Scope::Cluster => Some(false),
+                    Scope::Subresource => None,
+                };
+                let origin = Origin::BuiltIn;
+                Some((gvk.clone(), Schema { graph, root, gvk, origin, namespaced }))
             })
             .collect();
         let kinds = kinds.into_iter().map(|(kind, _)| kind).collect();
-        Self { kinds, by_kind, definitions }
+        Self { kinds, by_kind, definitions, graph, object_meta }
     }
 
     /// The OpenAPI definitions by name, with merge facts.

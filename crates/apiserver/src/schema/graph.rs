@@ -8,7 +8,13 @@
 //! schema.root().field("spec")?.field("containers")?.list_kind()      -> Map { keys: ["name"] }
 //! ```
 
+use std::sync::Arc;
+
+use regex::Regex;
 use serde_json::Value;
+
+use super::cel;
+use super::format::Format;
 
 /// Index of a node in its graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -110,11 +116,47 @@ pub(super) struct NodeData {
     pub(super) map: MapKind,
     pub(super) patch: Option<Box<Patch>>,
     pub(super) default: Option<Box<Value>>,
+    pub(super) format: Format,
+    /// Checks on the value itself; only custom kinds have them.
+    pub(super) rules: Option<Arc<Rules>>,
+    /// Name of the published definition this node was copied from.
+    pub(super) definition: Option<Arc<str>>,
+}
+
+/// Value validations of a JSON schema.
+#[derive(Debug, Default)]
+pub(super) struct Rules {
+    pub(super) allowed: Option<Box<[Value]>>,
+    pub(super) pattern: Option<Regex>,
+    pub(super) minimum: Option<Bound>,
+    pub(super) maximum: Option<Bound>,
+    pub(super) multiple_of: Option<f64>,
+    pub(super) min_length: Option<u64>,
+    pub(super) max_length: Option<u64>,
+    pub(super) min_items: Option<u64>,
+    pub(super) max_items: Option<u64>,
+    pub(super) unique_items: bool,
+    pub(super) min_properties: Option<u64>,
+    pub(super) max_properties: Option<u64>,
+    pub(super) all_of: Box<[NodeId]>,
+    pub(super) any_of: Box<[NodeId]>,
+    pub(super) one_of: Box<[NodeId]>,
+    pub(super) not: Option<NodeId>,
+    pub(super) expressions: Option<cel::Expressions>,
+}
+
+/// A limit of a number.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bound {
+    pub(super) value: f64,
+    pub(super) exclusive: bool,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Graph {
     nodes: Vec<NodeData>,
+    /// Some node has expression rules.
+    pub(super) has_expressions: bool,
 }
 
 impl Graph {
@@ -141,6 +183,34 @@ impl Graph {
     pub(super) fn node(&self, id: NodeId) -> Node<'_> {
         Node { graph: self, id }
     }
+
+    pub(super) fn property(&self, id: NodeId, name: &str) -> Option<NodeId> {
+        let properties = &self.data(id).properties;
+        let at = properties.binary_search_by(|(known, _)| known.as_ref().cmp(name)).ok()?;
+        properties.get(at).map(|(_, id)| *id)
+    }
+
+    /// Adds or replaces a property.
+    pub(super) fn set_property(&mut self, id: NodeId, name: &str, property: NodeId) {
+        let data = self.data_mut(id);
+        let mut properties = std::mem::take(&mut data.properties).into_vec();
+        properties.retain(|(known, _)| known.as_ref() != name);
+        properties.push((name.into(), property));
+        properties.sort_by(|a, b| a.0.cmp(&b.0));
+        data.properties = properties.into();
+    }
+
+    /// Copies the tree below `node`, which must not contain itself.
+    pub(super) fn import(&mut self, node: Node<'_>) -> NodeId {
+        let mut data = node.data().clone();
+        data.properties =
+            node.properties().map(|(name, node)| (name.into(), self.import(node))).collect();
+        data.items = node.items().map(|items| self.import(items));
+        if let Some(values) = node.values() {
+            data.additional = Additional::Of(self.import(values));
+        }
+        self.push(data)
+    }
 }
 
 /// A place in a schema.
@@ -161,6 +231,7 @@ impl<'a> Node<'a> {
         self.graph.data(self.id)
     }
 
+    /// The graph this node belongs to.
     pub(super) fn graph(self) -> &'a Graph {
         self.graph
     }
@@ -176,9 +247,7 @@ impl<'a> Node<'a> {
 
     /// The shape of a named property; map entries do not count.
     pub fn property(self, name: &str) -> Option<Node<'a>> {
-        let properties = &self.data().properties;
-        let at = properties.binary_search_by(|(known, _)| known.as_ref().cmp(name)).ok()?;
-        properties.get(at).map(|(_, id)| self.graph.node(*id))
+        self.graph.property(self.id, name).map(|id| self.graph.node(id))
     }
 
     /// Names and shapes of all properties, sorted by name.
