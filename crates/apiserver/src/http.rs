@@ -12,6 +12,7 @@
 //! ```
 
 mod admission;
+mod auth;
 mod bootstrap;
 mod call;
 mod consequences;
@@ -36,6 +37,7 @@ mod server;
 mod source;
 mod status;
 mod strategy;
+mod sub;
 mod table;
 mod validate;
 mod verbs;
@@ -46,6 +48,7 @@ use axum::Router;
 
 pub use self::server::{ApiServer, Options};
 pub use self::source::{Clock, Ids, RandomIds, SystemClock};
+pub use self::sub::{LogError, LogRequest, LogSource, LogStream};
 
 /// The service that answers for a server.
 pub fn router(server: ApiServer) -> Router {

@@ -22,6 +22,7 @@ mod build;
 pub mod built_in;
 mod cause;
 mod cel;
+pub mod crd;
 mod custom;
 mod default;
 mod format;
@@ -97,6 +98,12 @@ impl Schema {
     /// A custom kind from the `openAPIV3Schema` of one CRD version.
     pub fn custom(gvk: Gvk, open_api_v3_schema: &Value) -> Result<Self, BuildError> {
         let (graph, root) = build::custom(open_api_v3_schema)?;
+        Ok(Self { graph: Arc::new(graph), root, gvk, origin: Origin::Custom, namespaced: None })
+    }
+
+    /// A piece of a schema, whose root is a value and not an object with metadata.
+    fn fragment(gvk: Gvk, schema: &Value) -> Result<Self, BuildError> {
+        let (graph, root) = build::fragment(schema)?;
         Ok(Self { graph: Arc::new(graph), root, gvk, origin: Origin::Custom, namespaced: None })
     }
 

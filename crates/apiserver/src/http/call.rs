@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::http::{HeaderMap, Method};
 use bytes::Bytes;
 
+use super::auth::User;
 use super::kinds::Served;
 use super::path::Target;
 use super::query::Query;
@@ -16,6 +17,7 @@ use crate::store::Key;
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) server: ApiServer,
+    pub(super) user: User,
     pub(super) method: Method,
     pub(super) served: Arc<Served>,
     pub(super) target: Target,

@@ -198,9 +198,9 @@ fn taken_name(registry: &Registry, object: &Value) -> Option<(&'static str, Stri
 /// deleted. The caller holds the lock on definitions.
 pub(super) async fn after_write(call: &Call) {
     call.server.refresh_registry();
-    settle_waiting(call).await;
     finish_deletions(call).await;
     call.server.refresh_registry();
+    settle_waiting(call).await;
 }
 
 /// Definitions whose names were taken may find them free now.

@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
 
+use super::auth::{self, User};
 use super::call::Call;
 use super::path::{self, PathError, Route, Target};
 use super::query::Query;
@@ -41,6 +42,11 @@ async fn route(server: &ApiServer, request: Request) -> Result<Response, Status>
             return Err(Status::bad_request("the request path is malformed"));
         }
     };
+    let is_open = matches!(path, Route::Health(_) | Route::Version);
+    let user = match auth::authenticate(server, request.headers()) {
+        Err(_) if is_open => User::admin(),
+        other => other?,
+    };
     let target = match path {
         Route::Resource(target) => target,
         other => return fixed(server, other, &request),
@@ -50,11 +56,12 @@ async fn route(server: &ApiServer, request: Request) -> Result<Response, Status>
         return Ok(page_not_found());
     };
     let served = served.clone();
-    resource(server, served, target, request).await
+    resource(server, user, served, target, request).await
 }
 
 async fn resource(
     server: &ApiServer,
+    user: User,
     served: std::sync::Arc<super::kinds::Served>,
     target: Target,
     request: Request,
@@ -63,6 +70,7 @@ async fn resource(
     let query = Query::parse(parts.uri.query().unwrap_or_default());
     let mut call = Call {
         server: server.clone(),
+        user,
         method: parts.method,
         served,
         target,
@@ -79,7 +87,7 @@ async fn resource(
     } else {
         let slot = server.in_flight().try_acquire();
         Some(slot.map_err(|_| {
-            Status::too_many_requests("Too many requests, please try again later.", 1)
+            Status::too_many_requests("Too many requests, please try again later.", Some(1))
         })?)
     };
     call.body = read_body(body, server.options().max_body).await?;

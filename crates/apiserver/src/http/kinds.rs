@@ -102,8 +102,6 @@ pub enum Action {
     Log,
     Token,
     Finalize,
-    /// Pod fields that may be changed in place only through their own path.
-    PodField,
     /// Streams into a running container.
     Stream,
 }
@@ -116,7 +114,7 @@ impl Action {
             Self::Eviction => Some(("policy", "v1", "Eviction")),
             Self::Token => Some(("authentication.k8s.io", "v1", "TokenRequest")),
             Self::Binding => Some(("", "v1", "Binding")),
-            Self::Status | Self::Log | Self::Finalize | Self::PodField | Self::Stream => None,
+            Self::Status | Self::Log | Self::Finalize | Self::Stream => None,
         }
     }
 }

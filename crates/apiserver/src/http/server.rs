@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use serde_json::Value;
 use tokio::sync::{Mutex, Semaphore};
 
+use super::auth::Tokens;
 use super::kinds::{Definition, Registry, Served};
 use super::source::{Clock, Ids, RandomIds, SystemClock};
 use super::status::Status;
+use super::sub::LogSource;
 use crate::store::{Collection, Store, Stored};
 
 /// How a server is set up; the default suits tests: no token, system clock, random ids.
@@ -50,6 +52,8 @@ struct Inner {
     in_flight: Semaphore,
     /// Held while definitions change, so that names are claimed by one of them only.
     definitions: Mutex<()>,
+    tokens: Tokens,
+    logs: ArcSwapOption<Arc<dyn LogSource>>,
 }
 
 impl ApiServer {
@@ -58,7 +62,15 @@ impl ApiServer {
         let in_flight = Semaphore::new(options.max_in_flight);
         let registry = ArcSwap::from_pointee(Registry::built_in());
         let definitions = Mutex::new(());
-        let inner = Inner { store, registry, options, in_flight, definitions };
+        let inner = Inner {
+            store,
+            registry,
+            options,
+            in_flight,
+            definitions,
+            tokens: Tokens::default(),
+            logs: ArcSwapOption::empty(),
+        };
         let server = Self { inner: Arc::new(inner) };
         server.refresh_registry();
         super::bootstrap::fill(&server).await;
@@ -79,6 +91,19 @@ impl ApiServer {
 
     pub(super) fn definitions_lock(&self) -> &Mutex<()> {
         &self.inner.definitions
+    }
+
+    pub(super) fn tokens(&self) -> &Tokens {
+        &self.inner.tokens
+    }
+
+    /// From now on, logs of containers come from here.
+    pub fn set_log_source(&self, source: Arc<dyn LogSource>) {
+        self.inner.logs.store(Some(Arc::new(source)));
+    }
+
+    pub(super) fn log_source(&self) -> Option<Arc<dyn LogSource>> {
+        self.inner.logs.load_full().map(|source| (*source).clone())
     }
 
     /// Everything served at this moment.

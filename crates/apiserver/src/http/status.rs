@@ -323,9 +323,9 @@ impl Status {
             .about(Details { retry_after_seconds: Some(0), ..Details::default() })
     }
 
-    pub fn too_many_requests(message: impl Into<String>, retry_after: u32) -> Self {
+    pub fn too_many_requests(message: impl Into<String>, retry_after: Option<u32>) -> Self {
         Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message)
-            .about(Details { retry_after_seconds: Some(retry_after), ..Details::default() })
+            .about(Details { retry_after_seconds: retry_after, ..Details::default() })
     }
 
     pub fn internal(message: impl Into<String>) -> Self {

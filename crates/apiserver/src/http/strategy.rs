@@ -187,24 +187,8 @@ fn specification_changed(served: &Served, new: &Value, old: &Value) -> bool {
 /// Whether storing `new` would change nothing. Times in `managedFields` do not count: they are
 /// put back to what they were.
 pub(super) fn is_unchanged(new: &mut Value, old: &Value) -> bool {
-    if new == old {
-        return true;
-    }
-    let without_times = |object: &Value| {
-        let mut copy = object.clone();
-        let managers = meta::metadata_mut(&mut copy).get_mut("managedFields");
-        for entry in managers.and_then(Value::as_array_mut).into_iter().flatten() {
-            if let Some(entry) = entry.as_object_mut() {
-                entry.remove("time");
-            }
-        }
-        copy
-    };
-    if without_times(new) != without_times(old) {
-        return false;
-    }
-    meta::copy(new, "managedFields", old);
-    true
+    crate::apply::keep_times(old, new);
+    new == old
 }
 
 #[cfg(test)]

@@ -3,14 +3,17 @@
 mod collection;
 mod create;
 mod get;
-mod update;
+pub(super) mod patch;
+pub(super) mod update;
 
 use axum::http::Method;
 use axum::response::Response;
 
 use super::call::Call;
+use super::kinds::Storage;
 use super::status::Status;
-use super::{delete, list, watch};
+use super::write::Part;
+use super::{delete, list, sub, watch};
 use crate::http::query::ListOptions;
 
 /// What a request does, in the words of discovery and of access rules.
@@ -39,6 +42,9 @@ pub(super) fn is_watch(call: &Call) -> bool {
 pub(super) async fn serve(call: &mut Call) -> Result<Response, Status> {
     let verb = verb(call);
     check_scope(call, verb)?;
+    if call.target.subresource.is_some() {
+        return sub::serve(call).await;
+    }
     if !call.served.allows(verb) {
         return Err(Status::method_not_allowed());
     }
@@ -49,8 +55,11 @@ pub(super) async fn serve(call: &mut Call) -> Result<Response, Status> {
             let options = ListOptions::from_query(&call.query, true)?;
             watch::watch(call, &options)
         }
+        "create" if call.served.is("", "bindings") => sub::bind(call).await,
+        "create" if matches!(call.served.storage, Storage::Virtual) => sub::review(call),
         "create" => create::create(call).await,
-        "update" => update::update(call).await,
+        "update" => update::replace(call, Part::Main).await,
+        "patch" => patch::patch(call, Part::Main).await,
         "delete" => delete::one(call).await,
         "deletecollection" => collection::delete(call).await,
         _ => Err(Status::method_not_allowed()),
@@ -72,7 +81,8 @@ fn check_scope(call: &Call, verb: &str) -> Result<(), Status> {
         }
     }
     match (verb, named) {
-        ("create", true) | ("update" | "patch", false) => Err(Status::method_not_allowed()),
+        ("create", true) if call.target.subresource.is_none() => Err(Status::method_not_allowed()),
+        ("update" | "patch", false) => Err(Status::method_not_allowed()),
         _ => Ok(()),
     }
 }

@@ -62,7 +62,7 @@ pub(super) async fn insert(
     wipe_system_fields(&mut object);
     claim_namespace(call, &mut object)?;
     if track {
-        managers::track(&served, None, &mut object, options, call)?;
+        managers::track(call, options, None, &mut object);
     }
     let mut attributes = Attributes::new(call, Operation::Create, options.dry_run);
     attributes.name = meta::name(&object).to_owned();
@@ -184,6 +184,26 @@ pub(super) async fn modify(
     part: Part,
     change: &mut impl Change,
 ) -> Result<Outcome, Status> {
+    modify_with(call, options, part, change, true).await
+}
+
+/// The same for changes that admission has seen in another form, like a binding.
+pub(super) async fn modify_admitted(
+    call: &mut Call,
+    options: &WriteOptions,
+    part: Part,
+    change: &mut impl Change,
+) -> Result<Outcome, Status> {
+    modify_with(call, options, part, change, false).await
+}
+
+async fn modify_with(
+    call: &mut Call,
+    options: &WriteOptions,
+    part: Part,
+    change: &mut impl Change,
+    ask: bool,
+) -> Result<Outcome, Status> {
     let key = call.key()?;
     for _ in 0..ATTEMPTS {
         let Some(current) = call.server.store().get(&key) else {
@@ -195,32 +215,36 @@ pub(super) async fn modify(
         let old = object_of(&current, &call.served)?;
         let mut new = change.apply(&old, call)?;
         meta::check_shape(&mut new)?;
-        let insists = check_version(call, part, &mut new, &old)?;
+        check_version(call, part, &new, &old)?;
         keep_identity(&mut new, &old);
         if change.tracks() {
-            let served = call.served.clone();
-            managers::track(&served, Some(&old), &mut new, options, call)?;
+            managers::track(call, options, Some(&old), &mut new);
         }
         let mut attributes = Attributes::new(call, Operation::Update, options.dry_run);
         attributes.name = call.name().to_owned();
-        admission::mutate(call, &attributes, &mut new, Some(&old)).await?;
-        keep_identity(&mut new, &old);
+        if ask {
+            admission::mutate(call, &attributes, &mut new, Some(&old)).await?;
+            keep_identity(&mut new, &old);
+        }
         strategy::prepare_update(call, part, &mut new, &old)?;
         validate::update(call, part, &new, &old)?;
-        admission::validate(call, &attributes, Some(&new), Some(&old)).await?;
+        if ask {
+            admission::validate(call, &attributes, Some(&new), Some(&old)).await?;
+        }
         match commit(call, options, &key, &current, new, &old).await? {
             Committed::Done(written) => return Ok(Outcome { created: false, written }),
-            Committed::Raced if insists => return Err(Status::modified(call.subject())),
+            // Once more from the current object; a client that named a version gets its conflict
+            // there.
             Committed::Raced => {}
         }
     }
     Err(Status::modified(call.subject()))
 }
 
-/// Checks the version the client bases its change on; true when it named one.
-fn check_version(call: &Call, part: Part, new: &mut Value, old: &Value) -> Result<bool, Status> {
+/// Checks the version and the identity the client bases its change on.
+fn check_version(call: &Call, part: Part, new: &Value, old: &Value) -> Result<(), Status> {
     let current = meta::resource_version(old);
-    let insists = match meta::resource_version(new) {
+    match meta::resource_version(new) {
         "" | "0" if !call.served.traits.unconditional_update && part != Part::Other => {
             return Err(Status::invalid(
                 &call.served.group,
@@ -233,10 +257,10 @@ fn check_version(call: &Call, part: Part, new: &mut Value, old: &Value) -> Resul
                 }],
             ));
         }
-        "" | "0" => false,
+        "" | "0" => {}
         asked if asked != current => return Err(Status::modified(call.subject())),
-        _ => true,
-    };
+        _ => {}
+    }
     let (wanted, found) = (meta::uid(new), meta::uid(old));
     if !wanted.is_empty() && wanted != found {
         return Err(Status::conflict(
@@ -246,7 +270,7 @@ fn check_version(call: &Call, part: Part, new: &mut Value, old: &Value) -> Resul
             ),
         ));
     }
-    Ok(insists)
+    Ok(())
 }
 
 /// Restores what no client can change.

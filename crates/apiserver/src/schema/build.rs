@@ -42,6 +42,13 @@ pub(super) fn custom(schema: &Value) -> Result<(Graph, NodeId), BuildError> {
     Ok((builder.graph, root))
 }
 
+/// Builds the graph of a schema that does not describe a whole object.
+pub(super) fn fragment(schema: &Value) -> Result<(Graph, NodeId), BuildError> {
+    let mut builder = Builder::default();
+    let root = builder.node(schema, "", 0)?;
+    Ok((builder.graph, root))
+}
+
 /// Builds one graph for many definitions that refer to each other; the map finds a definition's node.
 pub(super) fn definitions(
     definitions: &Map<String, Value>,

@@ -157,6 +157,18 @@ impl Causes {
         self.found.append(&mut other.found);
     }
 
+    /// Adds findings whose paths start at `path`.
+    pub(super) fn append_below(&mut self, path: &Path<'_>, other: Causes) {
+        for mut cause in other.found {
+            let dot = if cause.field.starts_with('[') { "" } else { "." };
+            cause.field = match cause.field.as_str() {
+                "<nil>" => path.to_string(),
+                below => format!("{path}{dot}{below}"),
+            };
+            self.found.push(cause);
+        }
+    }
+
     pub(super) fn required(&mut self, path: &Path<'_>, detail: &str) {
         self.push(path, Reason::Required, None, detail);
     }

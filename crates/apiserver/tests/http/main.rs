@@ -4,5 +4,8 @@
 //! the wire itself is the point.
 
 mod crud;
+mod custom;
+mod patching;
 mod rig;
+mod subresources;
 mod watching;

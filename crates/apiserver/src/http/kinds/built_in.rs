@@ -49,17 +49,8 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 const STORAGE: &str = "storage.k8s.io";
 const ADMISSION: &str = "admissionregistration.k8s.io";
 
-const POD_SUBRESOURCES: &[&str] = &[
-    "attach",
-    "binding",
-    "ephemeralcontainers",
-    "eviction",
-    "exec",
-    "log",
-    "portforward",
-    "resize",
-    "status",
-];
+const POD_SUBRESOURCES: &[&str] =
+    &["attach", "binding", "eviction", "exec", "log", "portforward", "status"];
 
 #[rustfmt::skip]
 const ROWS: &[Row] = &[
@@ -174,8 +165,6 @@ fn subresource(row: &Row, name: &str) -> Option<Subresource> {
         "log" => ("log", GET, Action::Log),
         "token" => ("token", CREATE, Action::Token),
         "finalize" => ("finalize", &["update"][..], Action::Finalize),
-        "ephemeralcontainers" => ("ephemeralcontainers", READ_WRITE, Action::PodField),
-        "resize" => ("resize", READ_WRITE, Action::PodField),
         "attach" => ("attach", &["create", "get"][..], Action::Stream),
         "exec" => ("exec", &["create", "get"][..], Action::Stream),
         "portforward" => ("portforward", &["create", "get"][..], Action::Stream),

@@ -12,24 +12,21 @@ use crate::http::status::Status;
 use crate::http::write::{Change, Part};
 use crate::http::{meta, respond, write};
 
-pub(super) async fn update(call: &mut Call) -> Result<Response, Status> {
-    replace(call, Part::Main).await
-}
-
 /// Replaces an object, or the part of it a subresource stands for.
-pub(crate) async fn replace(call: &mut Call, part: Part) -> Result<Response, Status> {
+pub(in crate::http) async fn replace(call: &mut Call, part: Part) -> Result<Response, Status> {
     let answer = negotiate::accept(&call.headers, call.is_pretty(), Shapes::One)?;
     let options = WriteOptions::from_query(&call.query, &call.headers, "UpdateOptions")?;
     let kind = negotiate::object_body(&call.headers)?;
-    let mut object = read_object(call, &options, kind)?;
-    claim_name(call, &mut object)?;
+    let object = read_object(call, &options, kind)?;
+    claim_name(call, &object)?;
     let mut change = Replacement { object, creates: part == Part::Main };
     let outcome = write::modify(call, &options, part, &mut change).await?;
     let code = if outcome.created { StatusCode::CREATED } else { StatusCode::OK };
     respond::one(call, answer, code, &outcome.written)
 }
 
-fn claim_name(call: &Call, object: &mut Value) -> Result<(), Status> {
+/// Checks that an object is the one the path names.
+pub(super) fn claim_name(call: &Call, object: &Value) -> Result<(), Status> {
     let name = meta::name(object);
     if name.is_empty() {
         return Err(Status::bad_request(format!(
