@@ -24,6 +24,7 @@ mod cause;
 mod cel;
 pub mod crd;
 mod custom;
+mod decode;
 mod default;
 mod format;
 mod graph;
@@ -39,6 +40,7 @@ use serde_json::Value;
 
 pub use build::BuildError;
 pub use cause::{Cause, Reason};
+pub use decode::duplicate_fields;
 pub use graph::{ListKind, MapKind, Node, Patch, Type};
 
 use graph::{Graph, NodeId};
@@ -120,10 +122,32 @@ impl Schema {
         self.graph.node(self.root)
     }
 
-    /// Drops fields the schema does not know and returns their paths (`spec.containers[0].foo`), in
-    /// document order of the schema walk.
+    /// Drops fields the schema does not know and returns their paths (`spec.containers[0].foo`). Built-in
+    /// objects also get the form they are stored in: no nulls, no empty optional lists and maps, canonical
+    /// quantities.
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
-        prune::prune(self.root(), object)
+        let dropped = prune::prune(self.root(), object);
+        if self.origin == Origin::BuiltIn {
+            built_in::normalize(self.root(), object);
+        }
+        dropped
+    }
+
+    /// The 400 message for fields that a strict client asked to refuse: those that [`Schema::prune`] dropped
+    /// and those that [`duplicate_fields`] found. `None` when there are none.
+    pub fn strict_error(&self, unknown: &[String], duplicate: &[String]) -> Option<String> {
+        let duplicate = duplicate.iter().map(|field| format!("duplicate field \"{field}\""));
+        let unknown = unknown.iter().map(|field| format!("unknown field \"{field}\""));
+        let found: Vec<String> = duplicate.chain(unknown).collect();
+        if found.is_empty() {
+            return None;
+        }
+        Some(self.undecodable(&format!("strict decoding error: {}", found.join(", "))))
+    }
+
+    fn undecodable(&self, why: &str) -> String {
+        let Gvk { version, kind, .. } = &self.gvk;
+        format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {why}")
     }
 
     /// Fills in defaults: the schema's for custom kinds, Kubernetes' own for built-in ones.
@@ -134,11 +158,15 @@ impl Schema {
         }
     }
 
-    /// What a built-in kind answers with 400: the first value whose JSON type does not fit its field, worded
-    /// as the reference's decoder does (`json: cannot unmarshal string into Go struct field ...`). Custom
-    /// kinds report wrong types in [`Schema::validate`].
-    pub fn type_error(&self, _object: &Value) -> Option<String> {
-        None
+    /// The 400 message for a value whose JSON type does not fit its field, worded as the reference's decoder
+    /// does (`... json: cannot unmarshal string into Go struct field ...`). Custom kinds are only read into
+    /// structures as far as `metadata` goes; the rest of them reports wrong types in [`Schema::validate`].
+    pub fn type_error(&self, object: &Value) -> Option<String> {
+        let why = match self.origin {
+            Origin::BuiltIn => decode::type_error(self.root(), object)?,
+            Origin::Custom => decode::type_error(built_in::object_meta(), object.get("metadata")?)?,
+        };
+        Some(self.undecodable(&why))
     }
 
     /// What is wrong with a new object; empty when it is acceptable.

@@ -4,6 +4,9 @@
 //! lost how lists and maps merge, so [`merging`] states it again. All built-in kinds share one graph.
 
 mod merging;
+mod normal;
+
+pub(super) use normal::normalize;
 
 use std::any::TypeId;
 use std::collections::BTreeMap;
