@@ -31,6 +31,7 @@ mod graph;
 mod lists;
 mod meta;
 mod names;
+mod object;
 mod prune;
 mod validate;
 
@@ -154,7 +155,15 @@ impl Schema {
     pub fn default(&self, object: &mut Value) {
         match self.origin {
             Origin::Custom => default::default(self.root(), object),
-            Origin::BuiltIn => {}
+            Origin::BuiltIn => built_in::default(&self.gvk, object),
+        }
+    }
+
+    /// Sets what creation decides after the object has its name and uid, for example a Job's selector; the
+    /// status starts afresh.
+    pub fn prepare_create(&self, object: &mut Value) {
+        if self.origin == Origin::BuiltIn {
+            built_in::prepare(&self.gvk, object);
         }
     }
 
@@ -173,7 +182,7 @@ impl Schema {
     pub fn validate(&self, object: &Value) -> Vec<Cause> {
         match self.origin {
             Origin::Custom => custom::validate(self, object, None),
-            Origin::BuiltIn => Vec::new(),
+            Origin::BuiltIn => built_in::check(self, object, None),
         }
     }
 
@@ -182,7 +191,7 @@ impl Schema {
     pub fn validate_update(&self, new: &Value, old: &Value) -> Vec<Cause> {
         match self.origin {
             Origin::Custom => custom::validate(self, new, Some(old)),
-            Origin::BuiltIn => Vec::new(),
+            Origin::BuiltIn => built_in::check(self, new, Some(old)),
         }
     }
 }
