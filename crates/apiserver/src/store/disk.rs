@@ -109,20 +109,8 @@ impl Disk {
         after: &State,
         changes: &[Change],
     ) -> Result<(), StorageError> {
-        match self.try_commit(before, after, changes) {
-            Ok(()) => {
-                self.unsettled.clear();
-                self.lock.acknowledge(after.revision);
-                Ok(())
-            }
-            Err(source) => {
-                // redb refuses all work after an I/O error until it is opened anew.
-                self.open = None;
-                let keys = changes.iter().map(|change| change.event.object.key.clone());
-                self.unsettled.extend(keys);
-                Err(StorageError { path: self.path.clone(), source: Arc::new(source) })
-            }
-        }
+        self.try_commit(before, after, changes)
+            .map_err(|source| StorageError { path: self.path.clone(), source: Arc::new(source) })
     }
 
     fn try_commit(
@@ -131,11 +119,31 @@ impl Disk {
         after: &State,
         changes: &[Change],
     ) -> Result<(), io::Error> {
-        let open = match &mut self.open {
+        // redb refuses all work after an I/O error until it is opened anew: what
+        // fails below is not put back.
+        let open = match self.open.take() {
             Some(open) => open,
-            closed => closed.insert(reopen(&self.path, before.revision)?),
+            None => {
+                let (open, found) = reopen(&self.path, before.revision)?;
+                if found == before.revision {
+                    self.unsettled.clear();
+                }
+                open
+            }
         };
-        layout::write(&open.database, before, after, changes, &self.unsettled).map_err(io_cause)
+        match layout::write(&open.database, before, after, changes, &self.unsettled) {
+            Ok(()) => {
+                self.open = Some(open);
+                self.unsettled.clear();
+                self.lock.acknowledge(after.revision);
+                Ok(())
+            }
+            Err(error) => {
+                let keys = changes.iter().map(|change| change.event.object.key.clone());
+                self.unsettled.extend(keys);
+                Err(io_cause(error))
+            }
+        }
     }
 }
 
@@ -153,7 +161,10 @@ fn create(dir: &Path, path: &Path) -> Result<(), OpenError> {
     layout::initialise(&open.database, Uuid::new_v4()).map_err(|error| damage(&draft, error))?;
     drop(open);
     fs::rename(&draft, path).map_err(io_error)?;
-    File::open(dir).and_then(|dir| dir.sync_all()).map_err(io_error)
+    for dir in dir.ancestors().take(2).filter(|dir| !dir.as_os_str().is_empty()) {
+        File::open(dir).and_then(|dir| dir.sync_all()).map_err(io_error)?;
+    }
+    Ok(())
 }
 
 /// Opens a database without changing its file, and checks every page of it.
@@ -170,8 +181,8 @@ fn verify(path: &Path) -> Result<Open, OpenError> {
     Ok(Open { database, medium })
 }
 
-/// Opens the database again after a failure, in the middle of its life.
-fn reopen(path: &Path, published: Revision) -> Result<Open, io::Error> {
+/// Opens the database again after a failure; also says at which revision it is.
+fn reopen(path: &Path, published: Revision) -> Result<(Open, Revision), io::Error> {
     let open = verify(path).map_err(io::Error::other)?;
     let found = layout::revision(&open.database).map_err(io_cause)?;
     if found < published {
@@ -179,7 +190,7 @@ fn reopen(path: &Path, published: Revision) -> Result<Open, io::Error> {
         return Err(io::Error::other(lost));
     }
     open.medium.release()?;
-    Ok(open)
+    Ok((open, found))
 }
 
 fn builder() -> redb::Builder {
