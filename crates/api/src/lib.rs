@@ -3,5 +3,6 @@
 pub mod config;
 pub mod finding;
 pub mod json;
+pub mod kind;
 pub mod shape;
 pub mod strategy;

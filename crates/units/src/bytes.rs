@@ -55,3 +55,40 @@ impl fmt::Display for Bytes {
         self.to_quantity().fmt(f)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prints_as_kubernetes_prints_memory() {
+        let cases = [
+            (20 << 30, "20Gi"),
+            (1_536 << 20, "1536Mi"),
+            (5_862_330_450, "5862330450"),
+            (512, "512"),
+            (0, "0"),
+            (-(4 << 20), "-4Mi"),
+        ];
+        for (bytes, want) in cases {
+            assert_eq!(Bytes(bytes).to_string(), want);
+        }
+    }
+
+    #[test]
+    fn conversions_name_their_rounding() {
+        let size: Quantity = "1.0001Ki".parse().unwrap();
+        assert_eq!(Bytes::from_quantity(size, Rounding::Up), Bytes(1_025));
+        assert_eq!(Bytes::from_quantity(size, Rounding::Down), Bytes(1_024));
+        assert_eq!(Bytes::from_quantity(-Quantity::MAX, Rounding::Up), Bytes(i64::MIN));
+        assert_eq!(Quantity::from(Bytes(1 << 30)).to_string(), "1Gi");
+    }
+
+    #[test]
+    fn multiples_of_1024_saturate() {
+        assert_eq!(Bytes::from_kib(3), Bytes(3_072));
+        assert_eq!(Bytes::from_mib(1), Bytes::from_kib(1_024));
+        assert_eq!(Bytes::from_gib(1), Bytes::from_mib(1_024));
+        assert_eq!(Bytes::from_gib(i64::MAX), Bytes(i64::MAX));
+    }
+}

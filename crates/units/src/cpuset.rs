@@ -196,3 +196,66 @@ impl Iterator for Bits {
         u16::try_from(bit).ok()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(list: &str) -> CpuSet {
+        list.parse().unwrap()
+    }
+
+    #[test]
+    fn insert_and_remove_report_changes() {
+        let mut cpus = CpuSet::new();
+        assert!(cpus.insert(100));
+        assert!(!cpus.insert(100));
+        assert!(cpus.contains(100) && !cpus.contains(99) && !cpus.contains(u16::MAX));
+        assert!(!cpus.remove(99));
+        assert!(!cpus.remove(u16::MAX));
+        assert!(cpus.remove(100));
+        assert!(cpus.is_empty());
+        assert_eq!(cpus, CpuSet::new(), "no trace of the words that were used");
+    }
+
+    #[test]
+    fn ranges_cover_words_exactly() {
+        for (first, last) in [(0, 0), (0, 63), (63, 64), (64, 127), (1, 126), (0, u16::MAX)] {
+            let mut cpus = CpuSet::new();
+            cpus.insert_range(first..=last);
+            assert_eq!(cpus.len(), usize::from(last - first) + 1, "{first}-{last}");
+            assert_eq!((cpus.first(), cpus.last()), (Some(first), Some(last)));
+            assert_eq!(cpus.ranges().collect::<Vec<_>>(), [first..=last]);
+        }
+        let mut cpus = CpuSet::new();
+        #[expect(clippy::reversed_empty_ranges, reason = "an empty range is the case at hand")]
+        cpus.insert_range(5..=4);
+        assert!(cpus.is_empty());
+    }
+
+    #[test]
+    fn ends_of_the_empty_set() {
+        let empty = CpuSet::new();
+        assert_eq!((empty.first(), empty.last(), empty.len()), (None, None, 0));
+        assert_eq!(empty.iter().next(), None);
+    }
+
+    #[test]
+    fn the_first_n_are_the_smallest() {
+        assert_eq!(set("8-9,0,70").first_n(3), set("0,8-9"));
+        assert_eq!(set("8-9").first_n(0), CpuSet::new());
+        assert_eq!(set("8-9").first_n(5), set("8-9"));
+    }
+
+    #[test]
+    fn algebra_on_sets_of_different_width() {
+        let (narrow, wide) = (set("0-3"), set("2-5,200"));
+        assert_eq!(narrow.union(&wide), set("0-5,200"));
+        assert_eq!(narrow.intersection(&wide), set("2-3"));
+        assert_eq!(wide.difference(&narrow), set("4-5,200"));
+        assert_eq!(wide.difference(&set("200")), set("2-5"));
+        assert!(set("2-3").is_subset(&wide) && !narrow.is_subset(&wide));
+        assert!(CpuSet::new().is_subset(&CpuSet::new()));
+        assert!(narrow.is_disjoint(&set("64")) && !narrow.is_disjoint(&wide));
+    }
+}

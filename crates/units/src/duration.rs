@@ -64,3 +64,28 @@ impl GoDuration {
         self.nanos < 0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_one_span_are_equal() {
+        let same: [GoDuration; 4] =
+            ["90s", "1m30s", "1.5m", "90000ms"].map(|text| text.parse().unwrap());
+        assert!(same.iter().all(|other| *other == GoDuration::from_secs(90)));
+        assert_ne!(same[0], GoDuration::from_secs(91));
+    }
+
+    #[test]
+    fn conversions_saturate_or_refuse() {
+        assert_eq!(GoDuration::from_std(Duration::from_millis(1_500)).to_string(), "1.5s");
+        assert_eq!(GoDuration::from_std(Duration::MAX), GoDuration::from_nanos(i64::MAX));
+        assert_eq!(GoDuration::from_secs(i64::MIN), GoDuration::from_nanos(i64::MIN));
+        assert_eq!(GoDuration::from_millis(i64::MAX), GoDuration::from_nanos(i64::MAX));
+        assert_eq!(GoDuration::from_millis(2).to_std(), Some(Duration::from_millis(2)));
+        assert_eq!(GoDuration::from_nanos(-1).to_std(), None);
+        assert!(GoDuration::from_nanos(-1).is_negative());
+        assert!(GoDuration::ZERO.is_zero() && !GoDuration::ZERO.is_negative());
+    }
+}

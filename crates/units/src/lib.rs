@@ -10,7 +10,9 @@
 //!
 //! Nothing here rounds silently: where a number may not fit, the caller names a [`Rounding`].
 //! Arithmetic saturates instead of wrapping, so hostile input cannot turn a large request into a
-//! small or negative one.
+//! small or negative one. Everything is integer arithmetic; floats appear only where the rounding
+//! of somebody else's float is part of the wire ([`Percent::from_ratio_label`], fractions in
+//! [`GoDuration`]) and where a JSON reader has already made one.
 
 mod amount;
 mod bytes;

@@ -43,3 +43,28 @@ impl fmt::Display for Micros {
         self.to_duration().fmt(f)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prints_as_a_duration() {
+        let cases =
+            [(100_000, "100ms"), (90_000_000, "1m30s"), (0, "0s"), (-5, "-5µs"), (1_500, "1.5ms")];
+        for (micros, want) in cases {
+            assert_eq!(Micros(micros).to_string(), want);
+        }
+    }
+
+    #[test]
+    fn conversions_name_their_rounding() {
+        let span = GoDuration::from_nanos(1_500);
+        assert_eq!(Micros::from_duration(span, Rounding::Up), Micros(2));
+        assert_eq!(Micros::from_duration(span, Rounding::Down), Micros(1));
+        assert_eq!(Micros(-2).to_duration(), GoDuration::from_nanos(-2_000));
+        assert_eq!(Micros(i64::MAX).to_duration(), GoDuration::from_nanos(i64::MAX));
+        assert_eq!(Micros(7).to_std(), Some(Duration::from_micros(7)));
+        assert_eq!(Micros(-7).to_std(), None);
+    }
+}

@@ -253,3 +253,150 @@ impl PartialOrd for Quantity {
         Some(self.cmp(other))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    fn q(text: &str) -> Quantity {
+        text.parse().unwrap()
+    }
+
+    fn over(denominator: i64) -> NonZero<i64> {
+        NonZero::new(denominator).unwrap()
+    }
+
+    #[test]
+    fn texts_of_one_value_are_equal_and_hash_alike() {
+        let same = ["1024", "1Ki", "1024000m", "1.024k", "1.024e3", "+1024.0"].map(q);
+        assert!(same.iter().all(|other| *other == same[0]));
+        assert_eq!(same.into_iter().collect::<HashSet<_>>().len(), 1);
+        assert_ne!(q("1Ki"), q("1k"));
+    }
+
+    #[test]
+    fn order_is_by_value() {
+        let mut sorted = ["1Gi", "-1", "1G", "0", "999999999n", "1", "-1Ki", "1100m"].map(q);
+        sorted.sort();
+        let texts = sorted.map(|quantity| quantity.to_string());
+        assert_eq!(texts, ["-1Ki", "-1", "0", "999999999n", "1", "1100m", "1G", "1Gi"]);
+    }
+
+    #[test]
+    fn integer_values_round_up() {
+        let cases = [
+            ("whole", "4", 4, 4_000),
+            ("a little more", "4.0000001", 5, 4_001),
+            ("milli", "1500m", 2, 1_500),
+            ("negative, away from zero", "-1500m", -2, -1_500),
+            ("the smallest request", "1n", 1, 1),
+            ("largest milli", "9223372036854775807m", 9_223_372_036_854_776, i64::MAX),
+            ("beyond milli", "9223372036854776", 9_223_372_036_854_776, i64::MAX),
+            ("largest unit", "9223372036854775807", i64::MAX, i64::MAX),
+            ("beyond both", "9223372036854775808", i64::MAX, i64::MAX),
+            ("beyond both, negative", "-9223372036854775809", i64::MIN, i64::MIN),
+            ("limit", "1e29", i64::MAX, i64::MAX),
+        ];
+        for (name, text, value, milli) in cases {
+            assert_eq!((q(text).value(), q(text).milli_value()), (value, milli), "{name}");
+        }
+    }
+
+    #[test]
+    fn rounding_moves_to_the_grid() {
+        let cases = [
+            ("up", "1234567n", Scale::Micro, Rounding::Up, "1235u"),
+            ("down", "1234567n", Scale::Micro, Rounding::Down, "1234u"),
+            ("nearest", "1234500n", Scale::Micro, Rounding::Nearest, "1235u"),
+            ("negative up", "-1.1", Scale::One, Rounding::Up, "-2"),
+            ("negative down", "-1.9", Scale::One, Rounding::Down, "-1"),
+            ("already there", "5", Scale::Milli, Rounding::Up, "5"),
+            ("coarser than the value", "5", Scale::Exa, Rounding::Up, "1E"),
+            ("to nothing", "5", Scale::Exa, Rounding::Nearest, "0"),
+            ("keeps the family", "1.5Ki", Scale::One, Rounding::Up, "1536"),
+            ("stays in range", "1e29", Scale::Exa, Rounding::Up, "100e27"),
+        ];
+        for (name, text, scale, rounding, want) in cases {
+            assert_eq!(q(text).round(scale, rounding).to_string(), want, "{name}");
+        }
+        assert_eq!(q("1n").round_up(Scale::Milli), q("1m"));
+        assert_eq!(q("1Ki").round_up(Scale::Kilo), q("2k"));
+    }
+
+    #[test]
+    fn sums_take_the_format_of_the_left_unless_it_is_zero() {
+        let cases = [
+            ("left decimal", q("1k") + q("1Ki"), "2024"),
+            ("left binary", q("1Ki") + q("1k"), "2024"),
+            ("left binary, printable", q("1Gi") + q("1073741824"), "2Gi"),
+            ("left decimal, not binary", q("1073741824") + q("1Gi"), "2147483648"),
+            ("zero left", q("0") + q("1Gi"), "1Gi"),
+            ("zero right", q("1Gi") + q("0"), "1Gi"),
+            ("difference", q("2Gi") - q("1073741824"), "1Gi"),
+            ("zero minus", q("0") - q("1Gi"), "-1Gi"),
+            ("exact across nine orders", q("1") + q("1n"), "1000000001n"),
+            ("to zero", q("1Gi") - q("1Gi"), "0"),
+            ("negated", -q("1Gi"), "-1Gi"),
+        ];
+        for (name, sum, want) in cases {
+            assert_eq!(sum.to_string(), want, "{name}");
+        }
+        assert_eq!((q("0Ki") + q("0")).format(), Format::DecimalSi);
+        let total: Quantity = ["1Gi", "512Mi"].map(q).into_iter().sum();
+        assert_eq!(total.to_string(), "1536Mi");
+        let mut left = q("2");
+        left += q("500m");
+        left -= q("1");
+        assert_eq!(left.to_string(), "1500m");
+    }
+
+    #[test]
+    fn arithmetic_saturates() {
+        assert_eq!(Quantity::MAX + q("1n"), Quantity::MAX);
+        assert_eq!(Quantity::MAX + Quantity::MAX, Quantity::MAX);
+        assert_eq!(Quantity::MIN - Quantity::MAX, Quantity::MIN);
+        assert_eq!(-Quantity::MIN, Quantity::MAX);
+        assert_eq!(Quantity::MAX.scale(i64::MAX, over(1), Rounding::Up), Quantity::MAX);
+        assert_eq!(Quantity::MAX.scale(i64::MIN, over(1), Rounding::Up), Quantity::MIN);
+        assert_eq!(Quantity::MAX.scale(i64::MIN, over(i64::MIN), Rounding::Up), Quantity::MAX);
+    }
+
+    #[test]
+    fn scaling_rounds_once() {
+        let cases = [
+            ("percent of cores", "16", 65, 100, Rounding::Down, "10400m"),
+            ("percent of memory", "20Gi", 50, 100, Rounding::Down, "10Gi"),
+            ("thirds down", "1", 1, 3, Rounding::Down, "333333333n"),
+            ("thirds up", "1", 1, 3, Rounding::Up, "333333334n"),
+            ("two thirds nearest", "1", 2, 3, Rounding::Nearest, "666666667n"),
+            ("negative numerator", "1", -1, 3, Rounding::Up, "-333333334n"),
+            ("negative denominator", "1", 1, -3, Rounding::Up, "-333333334n"),
+            ("both negative", "1", -1, -3, Rounding::Up, "333333334n"),
+            ("by zero", "1", 0, 3, Rounding::Up, "0"),
+            ("large on both sides", "12E", i64::MAX, i64::MAX, Rounding::Up, "12E"),
+        ];
+        for (name, text, numerator, denominator, rounding, want) in cases {
+            let scaled = q(text).scale(numerator, over(denominator), rounding);
+            assert_eq!(scaled.to_string(), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn sign_and_zero() {
+        assert_eq!(q("-1n").sign(), Ordering::Less);
+        assert_eq!(q("-0Ki").sign(), Ordering::Equal);
+        assert_eq!(q("1n").sign(), Ordering::Greater);
+        assert!(Quantity::default().is_zero());
+        assert!(!q("1n").is_zero());
+    }
+
+    #[test]
+    fn another_format_keeps_the_value() {
+        let decimal = q("1Gi").with_format(Format::DecimalSi);
+        assert_eq!((decimal, decimal.to_string()), (q("1Gi"), "1073741824".to_owned()));
+        assert_eq!(Quantity::from_int(i64::MIN, Format::DecimalSi).value(), i64::MIN);
+        assert_eq!(Quantity::from_milli(i64::MIN, Format::DecimalSi).milli_value(), i64::MIN);
+    }
+}

@@ -114,7 +114,7 @@ impl FromStr for Ratio {
 impl fmt::Display for Ratio {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hundredths = self.hundredths();
-        write!(f, "{}.{:02}", hundredths / 100, hundredths % 100)
+        f.pad(&format!("{}.{:02}", hundredths / 100, hundredths % 100))
     }
 }
 
@@ -144,5 +144,95 @@ impl Visitor<'_> for RatioVisitor {
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Ratio, E> {
         value.to_string().parse().map_err(E::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MilliCpu;
+
+    fn ratio(text: &str) -> Ratio {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn always_printed_with_two_decimals() {
+        let cases = [
+            ("1", "1.00"),
+            ("1.2", "1.20"),
+            ("1.20", "1.20"),
+            ("1.234", "1.23"),
+            ("1.236", "1.24"),
+            ("1.125", "1.12"),
+            ("1.375", "1.38"),
+            ("1.1250001", "1.12"),
+            ("1.125001", "1.13"),
+            ("0.995", "1.00"),
+            ("0", "0.00"),
+            (".5", "0.50"),
+            ("2.", "2.00"),
+            ("0001.5", "1.50"),
+            ("1.9999996", "2.00"),
+            ("999999999.994999", "999999999.99"),
+        ];
+        for (text, want) in cases {
+            assert_eq!(ratio(text).to_string(), want, "{text}");
+        }
+        assert_eq!(Ratio::from_hundredths(120).to_string(), "1.20");
+        assert_eq!(Ratio::ONE, ratio("1"));
+        assert_eq!(format!("[{:>6}]", Ratio::ONE), "[  1.00]");
+    }
+
+    #[test]
+    fn products_are_finer_than_their_print() {
+        let product = ratio("1.125") * ratio("1.20");
+        assert_eq!(product, ratio("1.35"));
+        assert_eq!(ratio("1.005") * ratio("1.005"), ratio("1.010025"));
+        assert_eq!((ratio("1.005") * ratio("1.005")).to_printed(), ratio("1.01"));
+        assert_eq!(ratio("0.001") * ratio("0.0005"), ratio("0.000001"), "halves go up");
+        let huge = ratio("999999999");
+        assert_eq!((huge * huge).to_string(), "1000000000.00");
+    }
+
+    #[test]
+    fn applied_with_a_named_rounding() {
+        assert_eq!(ratio("1.20").apply(MilliCpu(1_001), Rounding::Down), MilliCpu(1_201));
+        assert_eq!(ratio("1.20").apply(MilliCpu(1_001), Rounding::Up), MilliCpu(1_202));
+        assert_eq!(ratio("2").apply(MilliCpu(i64::MAX), Rounding::Up), MilliCpu(i64::MAX));
+    }
+
+    #[test]
+    fn what_is_not_a_ratio_is_refused() {
+        let number = "a decimal number that is not negative";
+        let cases = [
+            ("", 0, "a digit"),
+            (".", 0, "a digit"),
+            ("-1", 0, number),
+            ("+1", 0, number),
+            ("1.2.3", 3, number),
+            ("1e3", 1, number),
+            ("120%", 3, number),
+            (" 1", 0, number),
+            ("NaN", 0, number),
+        ];
+        for (text, at, expected) in cases {
+            let found = found_at(text, at);
+            let want = RatioError::Syntax { text: Excerpt::of(text), at, expected, found };
+            assert_eq!(text.parse::<Ratio>(), Err(want), "{text:?}");
+        }
+        let error = "1000000000".parse::<Ratio>().unwrap_err();
+        assert_eq!(error.to_string(), "ratio \"1000000000\": must be below 1000000000");
+        assert!("9".repeat(100_000).parse::<Ratio>().is_err());
+    }
+
+    #[test]
+    fn read_from_any_json_number() {
+        for (json, want) in [("1.2", "1.2"), ("1.20", "1.2"), ("2", "2"), ("1e0", "1")] {
+            assert_eq!(serde_json::from_str::<Ratio>(json).unwrap(), ratio(want), "{json}");
+        }
+        for json in ["-1", "-0.5", "\"1.2\"", "null", "1e300"] {
+            assert!(serde_json::from_str::<Ratio>(json).is_err(), "{json}");
+        }
     }
 }

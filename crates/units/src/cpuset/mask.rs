@@ -78,3 +78,63 @@ impl fmt::Display for Mask<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_are_read_and_printed_canonically() {
+        let cases = [
+            ("empty", "0", "", "0"),
+            ("as a kernel prints it", "00000000,00000000\n", "", "0"),
+            ("four cpus", "f", "0-3", "f"),
+            ("as resctrl prints it", "00ffffff\n", "0-23", "ffffff"),
+            ("one full group", "ffffffff", "0-31", "ffffffff"),
+            ("two groups", "ff,ffffffff", "0-39", "ff,ffffffff"),
+            ("second group only", "1,00000000", "32", "1,00000000"),
+            ("short later group", "1,2", "1,32", "1,00000002"),
+            ("capitals", "A", "1,3", "a"),
+            ("three groups", "80000000,0,1", "0,95", "80000000,00000000,00000001"),
+            ("four groups", "1,0,0,8", "3,96", "1,00000000,00000000,00000008"),
+            ("full groups above", "1,00000000,00000000", "64", "1,00000000,00000000"),
+        ];
+        for (name, mask, list, canonical) in cases {
+            let set = CpuSet::from_mask(mask).unwrap();
+            assert_eq!(set.to_string(), list, "{name}");
+            assert_eq!(set.as_mask().to_string(), canonical, "{name}");
+            assert_eq!(list.parse(), Ok(set), "{name}");
+        }
+    }
+
+    #[test]
+    fn refusals_say_where_and_what() {
+        let cases = [
+            ("", 0, "a hexadecimal digit"),
+            ("\n", 1, "a hexadecimal digit"),
+            (",", 0, "a hexadecimal digit"),
+            ("f,", 2, "a hexadecimal digit"),
+            ("f,,f", 2, "a hexadecimal digit"),
+            ("0xf", 1, "a hexadecimal digit"),
+            ("+f", 0, "a hexadecimal digit"),
+            ("fg", 1, "a hexadecimal digit"),
+            ("f f", 1, "a hexadecimal digit"),
+            ("0-3", 1, "a hexadecimal digit"),
+            ("ffffffff0", 8, "a comma after eight digits"),
+            (" 1,000000000", 11, "a comma after eight digits"),
+        ];
+        for (text, at, expected) in cases {
+            let found = found_at(text, at);
+            let want = CpuSetError::Syntax { text: Excerpt::of(text), at, expected, found };
+            assert_eq!(CpuSet::from_mask(text), Err(want), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_bound_is_2048_groups() {
+        let widest = format!("80000000{}", ",00000000".repeat(2_047));
+        assert_eq!(CpuSet::from_mask(&widest).unwrap().to_string(), "65535");
+        let wider = format!("0,{widest}");
+        assert!(matches!(CpuSet::from_mask(&wider), Err(CpuSetError::TooLarge { .. })));
+    }
+}

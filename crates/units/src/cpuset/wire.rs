@@ -48,3 +48,36 @@ impl JsonSchema for CpuSet {
         json_schema!({ "type": "string", "x-tidepool-kind": "cpuset" })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn travels_as_a_list() {
+        let set: CpuSet = serde_json::from_str(r#""8,0-3""#).unwrap();
+        assert_eq!(serde_json::to_string(&set).unwrap(), r#""0-3,8""#);
+        assert_eq!(serde_json::to_string(&CpuSet::new()).unwrap(), r#""""#);
+    }
+
+    #[test]
+    fn anything_but_a_list_is_refused() {
+        let cases = [
+            ("3", "expected a cpu set as a string such as \"0-3,8\""),
+            ("[0, 1]", "expected a cpu set as a string such as \"0-3,8\""),
+            ("null", "expected a cpu set as a string such as \"0-3,8\""),
+            ("\"3-1\"", "the range 3-1 runs backwards"),
+        ];
+        for (json, want) in cases {
+            let error = serde_json::from_str::<CpuSet>(json).unwrap_err().to_string();
+            assert!(error.contains(want), "{json}: {error}");
+        }
+    }
+
+    #[test]
+    fn schema_is_a_marked_string() {
+        let schema = serde_json::to_value(SchemaGenerator::default().subschema_for::<CpuSet>());
+        let want = serde_json::json!({ "type": "string", "x-tidepool-kind": "cpuset" });
+        assert_eq!(schema.unwrap(), want);
+    }
+}

@@ -29,11 +29,8 @@ impl FromStr for GoDuration {
 
     fn from_str(text: &str) -> Result<Self, DurationError> {
         let too_long = || DurationError::TooLong { text: Excerpt::of(text) };
-        let (is_negative, unsigned) = match text.as_bytes() {
-            [b'-', ..] => (true, &text[1..]),
-            [b'+', ..] => (false, &text[1..]),
-            _ => (false, text),
-        };
+        let is_negative = text.starts_with('-');
+        let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
         if unsigned == "0" {
             return Ok(Self::ZERO);
         }
@@ -110,8 +107,8 @@ impl<'a> Part<'a> {
         let mut digits = 0_u64;
         let mut scale = 1.0_f64;
         for digit in self.fraction.bytes() {
-            let next = digits * 10 + u64::from(digit - b'0');
-            if digits > (MAX_NANOS - 1) / 10 || next > MAX_NANOS {
+            let next = digits.saturating_mul(10).saturating_add(u64::from(digit - b'0'));
+            if next > MAX_NANOS {
                 break;
             }
             digits = next;
@@ -131,4 +128,64 @@ impl<'a> Part<'a> {
 fn split_digits(text: &str) -> (&str, &str) {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     text.split_at(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Go's answers for the same texts.
+    const RECORDED: &str = include_str!("../../../../fixtures/reference/go-durations.txt");
+
+    #[test]
+    fn texts_mean_what_go_says_they_mean() {
+        let mut accepted = 0;
+        let mut refused = 0;
+        for line in RECORDED.lines().filter(|line| !line.starts_with('#')) {
+            let (text, nanos, canonical): (String, Option<i64>, Option<String>) =
+                serde_json::from_str(line).unwrap();
+            let duration = text.parse::<GoDuration>().ok();
+            assert_eq!(duration.map(GoDuration::as_nanos), nanos, "value of {text:?}");
+            assert_eq!(duration.map(|d| d.to_string()), canonical, "canonical form of {text:?}");
+            if nanos.is_some() { accepted += 1 } else { refused += 1 }
+        }
+        assert!(accepted > 50 && refused > 40, "{accepted} accepted, {refused} refused");
+    }
+
+    #[test]
+    fn refusals_say_where_and_what() {
+        let unit = "one of the units ns us ms s m h";
+        let cases = [
+            ("", 0, "a digit"),
+            ("-", 1, "a digit"),
+            (".s", 1, "a digit"),
+            (" 5m", 0, "a digit"),
+            ("5", 1, unit),
+            ("5m ", 1, unit),
+            ("5d", 1, unit),
+            ("1h30", 4, unit),
+            ("-1h3x", 4, unit),
+            ("1..5s", 2, unit),
+        ];
+        for (text, at, expected) in cases {
+            let found = found_at(text, at);
+            let want = DurationError::Syntax { text: Excerpt::of(text), at, expected, found };
+            assert_eq!(text.parse::<GoDuration>(), Err(want), "{text:?}");
+        }
+        let error = "5d".parse::<GoDuration>().unwrap_err();
+        let want = "duration \"5d\": expected one of the units ns us ms s m h at byte 1, found 'd'";
+        assert_eq!(error.to_string(), want);
+        let error = "300000000h".parse::<GoDuration>().unwrap_err();
+        assert_eq!(error.to_string(), "duration \"300000000h\": longer than 292 years");
+    }
+
+    #[test]
+    fn long_texts_are_read_or_refused_without_trouble() {
+        let parts = "1ns".repeat(100_000);
+        assert_eq!(parts.parse(), Ok(GoDuration::from_nanos(100_000)));
+        let fraction = format!("0.{}s", "9".repeat(100_000));
+        assert_eq!(fraction.parse(), Ok(GoDuration::from_secs(1)));
+        assert!("9".repeat(100_000).parse::<GoDuration>().is_err());
+        assert!(format!("{}s", "9".repeat(100_000)).parse::<GoDuration>().is_err());
+    }
 }

@@ -48,3 +48,35 @@ impl JsonSchema for GoDuration {
         json_schema!({ "type": "string", "x-tidepool-kind": "duration" })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn travels_as_a_canonical_string() {
+        let ttl: GoDuration = serde_json::from_str(r#""24h""#).unwrap();
+        assert_eq!(serde_json::to_string(&ttl).unwrap(), r#""24h0m0s""#);
+    }
+
+    #[test]
+    fn anything_but_a_duration_string_is_refused() {
+        let cases = [
+            ("300", "expected a duration as a string such as \"5m\""),
+            ("1.5", "expected a duration as a string such as \"5m\""),
+            ("null", "expected a duration as a string such as \"5m\""),
+            ("\"300\"", "expected one of the units ns us ms s m h at byte 3, found the end"),
+        ];
+        for (json, want) in cases {
+            let error = serde_json::from_str::<GoDuration>(json).unwrap_err().to_string();
+            assert!(error.contains(want), "{json}: {error}");
+        }
+    }
+
+    #[test]
+    fn schema_is_a_marked_string() {
+        let schema = serde_json::to_value(SchemaGenerator::default().subschema_for::<GoDuration>());
+        let want = serde_json::json!({ "type": "string", "x-tidepool-kind": "duration" });
+        assert_eq!(schema.unwrap(), want);
+    }
+}

@@ -77,3 +77,78 @@ impl JsonSchema for Quantity {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::Format;
+
+    #[test]
+    fn json_forms_that_are_read() {
+        let cases = [
+            ("string", r#""1500m""#, "1500m"),
+            ("string with white space", r#"" 20Gi\n""#, "20Gi"),
+            ("escaped string", r#""\u0032k""#, "2k"),
+            ("integer", "4", "4"),
+            ("negative integer", "-4000", "-4k"),
+            ("largest unsigned", "18446744073709551615", "18446744073709551615"),
+            ("fraction", "1.5", "1500m"),
+            ("fraction that binary cannot express", "0.1", "100m"),
+            ("small fraction", "0.000001", "1u"),
+            ("exponent", "1e3", "1k"),
+            ("huge number", "1e300", "100e27"),
+            ("null is zero", "null", "0"),
+        ];
+        for (name, json, want) in cases {
+            let quantity: Quantity = serde_json::from_str(json).unwrap();
+            assert_eq!(quantity.to_string(), want, "{name}");
+        }
+        let integer: Quantity = serde_json::from_str("2048").unwrap();
+        assert_eq!(integer.format(), Format::DecimalSi);
+    }
+
+    #[test]
+    fn json_forms_that_are_refused() {
+        let cases = [
+            ("\"\"", "expected a digit at byte 0, found the end"),
+            ("\"1 k\"", "at byte 1, found ' '"),
+            ("\"12GB\"", "found 'G'"),
+            ("true", "expected a quantity such as \"1500m\", \"20Gi\" or 4"),
+            ("[4]", "expected a quantity such as"),
+            ("{}", "expected a quantity such as"),
+        ];
+        for (json, want) in cases {
+            let error = serde_json::from_str::<Quantity>(json).unwrap_err().to_string();
+            assert!(error.contains(want), "{json}: {error}");
+        }
+    }
+
+    #[test]
+    fn absent_null_and_zero_differ_in_an_option() {
+        let read: BTreeMap<String, Option<Quantity>> =
+            serde_json::from_str(r#"{"cpu": null, "memory": "0"}"#).unwrap();
+        assert_eq!(read["cpu"], None);
+        assert_eq!(read["memory"], Some(Quantity::ZERO));
+    }
+
+    #[test]
+    fn written_as_a_string_even_when_whole() {
+        let memory = Quantity::from_int(5_862_330_450, Format::BinarySi);
+        assert_eq!(serde_json::to_string(&memory).unwrap(), r#""5862330450""#);
+        assert_eq!(serde_json::to_string(&Quantity::ZERO).unwrap(), r#""0""#);
+    }
+
+    #[test]
+    fn schema_is_the_structural_int_or_string() {
+        let schema = serde_json::to_value(SchemaGenerator::default().subschema_for::<Quantity>());
+        let want = serde_json::json!({
+            "anyOf": [{ "type": "integer" }, { "type": "string" }],
+            "pattern": "^(\\+|-)?(([0-9]+(\\.[0-9]*)?)|(\\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\\+|-)?(([0-9]+(\\.[0-9]*)?)|(\\.[0-9]+))))?$",
+            "x-kubernetes-int-or-string": true,
+            "x-tidepool-kind": "quantity",
+        });
+        assert_eq!(schema.unwrap(), want);
+    }
+}
