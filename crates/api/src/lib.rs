@@ -1,5 +1,6 @@
 //! The wire: every name and shape that crosses a process boundary.
 
+pub mod check;
 pub mod config;
 pub mod finding;
 pub mod json;
