@@ -235,6 +235,29 @@ fn a_node_entry_can_switch_colocation_off_but_not_on() {
     assert!(!entry(false, false));
 }
 
+/// A node that lends nothing is measured by the built-in policy.
+#[test]
+fn the_collect_policy_follows_the_node_that_lends() {
+    let policy = |text: &str| {
+        let view = load(&[("colocation-config", text)]).for_node(&node(&[], &[]));
+        let policy = view.metric_collect_policy().unwrap();
+        (policy.report_interval_seconds, policy.node_memory_collect_policy)
+    };
+    let default = Some("usageWithoutPageCache".to_owned());
+    let cases = [
+        ("off", r#"{"metricReportIntervalSeconds": 30}"#, (Some(60), default.clone())),
+        (
+            "on",
+            r#"{"enable": true, "metricReportIntervalSeconds": 30}"#,
+            (Some(30), default.clone()),
+        ),
+        ("unknown", r#"{"enable": true, "metricMemoryCollectPolicy": "rss"}"#, (Some(60), default)),
+    ];
+    for (name, text, want) in cases {
+        assert_eq!(policy(text), want, "{name}");
+    }
+}
+
 #[test]
 fn host_applications_are_replaced_even_by_none() {
     let text = r#"{"applications": [{"name": "a", "priority": "koord-prod", "qos": "LS"}],

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use kube::ResourceExt;
+use serde_json::Value;
 
 fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/wire/crd")
@@ -49,3 +50,59 @@ fn definitions_are_the_reviewed_ones() {
         assert_eq!(stored[name], *text, "{name}");
     }
 }
+
+/// The rules of a structural schema that a slip in a type could break; the API server refuses a
+/// definition that breaks one.
+#[test]
+fn every_node_of_a_schema_has_one_type_and_only_known_keywords() {
+    fn check(node: &Value, path: &str) {
+        let node = node.as_object().unwrap();
+        for keyword in node.keys() {
+            assert!(KEYWORDS.contains(&keyword.as_str()), "{path}: {keyword}");
+        }
+        let int_or_string = node.contains_key("x-kubernetes-int-or-string");
+        assert_ne!(node.get("type").is_some_and(Value::is_string), int_or_string, "{path}");
+        assert!(
+            !(node.contains_key("properties") && node.contains_key("additionalProperties")),
+            "{path}"
+        );
+        for (name, child) in node.get("properties").and_then(Value::as_object).into_iter().flatten()
+        {
+            check(child, &format!("{path}.{name}"));
+        }
+        for keyword in ["items", "additionalProperties"] {
+            node.get(keyword).into_iter().for_each(|child| check(child, &format!("{path}[]")));
+        }
+    }
+    for definition in api::kind::definitions() {
+        for version in &definition.spec.versions {
+            let schema = &version.schema.as_ref().unwrap().open_api_v3_schema;
+            let schema = serde_json::to_value(schema).unwrap();
+            check(&schema, &format!("{} {}", definition.name_any(), version.name));
+        }
+    }
+}
+
+const KEYWORDS: &[&str] = &[
+    "additionalProperties",
+    "default",
+    "description",
+    "enum",
+    "format",
+    "items",
+    "maxLength",
+    "maximum",
+    "minItems",
+    "minLength",
+    "minProperties",
+    "minimum",
+    "nullable",
+    "pattern",
+    "properties",
+    "required",
+    "type",
+    "x-kubernetes-int-or-string",
+    "x-kubernetes-list-type",
+    "x-kubernetes-map-type",
+    "x-kubernetes-preserve-unknown-fields",
+];

@@ -12,10 +12,13 @@ use serde_json::{Value as Json, json};
 use units::{Percent, Quantity};
 
 use super::check::{Options, examine};
-use super::defaults::as_agent_sees;
+use super::defaults::{as_agent_sees, built_in};
+use super::limits::MEMORY_POLICIES;
 use super::selector::Labels;
 use super::{Config, Key, Layer, Source};
 use crate::finding::{Code, Finding};
+use crate::kind::node_metric::CollectPolicy;
+use crate::kind::node_slo::NodeSloSpec;
 use crate::strategy::ColocationStrategy;
 
 const COLOCATION_STRATEGY: &str = "node.koordinator.sh/colocation-strategy";
@@ -92,6 +95,29 @@ impl NodeView {
     }
 
     /// The NodeSLO's spec, without the extensions that third parties keep in it.
+    pub fn node_slo(&self) -> NodeSloSpec {
+        serde_json::from_value(self.node_slo_json()).unwrap_or_default()
+    }
+
+    /// The NodeMetric's spec. A node that lends nothing is measured by the
+    /// built-in policy; `None` leaves an existing spec as it is.
+    pub fn metric_collect_policy(&self) -> Option<CollectPolicy> {
+        let own = self.strategy(Key::Colocation)?;
+        let built_in = built_in(Key::Colocation);
+        let enabled = own.get(&["enable"]).is_some_and(|leaf| leaf.value == true);
+        let strategy: ColocationStrategy = if enabled { own.typed() } else { built_in.typed() };
+        Some(CollectPolicy {
+            aggregate_duration_seconds: strategy.metric_aggregate_duration_seconds,
+            report_interval_seconds: strategy.metric_report_interval_seconds,
+            node_aggregate_policy: strategy.metric_aggregate_policy,
+            // The NodeMetric's schema refuses other names; they act as the default.
+            node_memory_collect_policy: strategy
+                .metric_memory_collect_policy
+                .filter(|policy| MEMORY_POLICIES.contains(&policy.as_str()))
+                .or(built_in.typed::<ColocationStrategy>().metric_memory_collect_policy),
+        })
+    }
+
     pub fn node_slo_json(&self) -> Json {
         let mut spec = serde_json::Map::new();
         for (key, field) in NODE_SLO {

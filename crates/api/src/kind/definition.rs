@@ -157,7 +157,10 @@ fn top_level<K: Resource<DynamicType = ()> + JsonSchema>(
 /// `spec` is never required: the objects of an existing installation were accepted without it.
 fn object(about: &str, fields: Value) -> Value {
     let mut properties = json!({
-        "apiVersion": { "description": "Group and version of this form of the object.", "type": "string" },
+        "apiVersion": {
+            "description": "Group and version of this form of the object.",
+            "type": "string",
+        },
         "kind": { "description": "Kind of the object.", "type": "string" },
         "metadata": { "type": "object" },
     });

@@ -1,8 +1,8 @@
 //! Which shapes do several kinds share?
 //!
-//! The Rust types of Kubernetes' own shapes come from `k8s-openapi`. Their schemas are written here,
-//! because a CRD needs details those types do not carry: limits of conditions, and which maps and
-//! lists server-side apply must treat as one value.
+//! The Rust types of Kubernetes' own shapes come from `k8s-openapi`. Their schemas are written
+//! here, because a CRD needs details those types do not carry: limits of conditions, and which maps
+//! and lists server-side apply must treat as one value.
 
 use std::collections::BTreeMap;
 
