@@ -1,1 +1,126 @@
-fn main() {}
+//! The repository's own chores: tests, layer check, generated pages, fuzzing.
+
+mod child;
+mod docs;
+mod fuzz;
+mod layers;
+mod prerequisites;
+mod repository;
+mod rules;
+mod suite;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+use self::repository::Repository;
+
+/// Chores of this repository
+#[derive(Debug, Parser)]
+#[command(
+    name = "cargo xtask",
+    bin_name = "cargo xtask",
+    after_help = "Examples:\n  cargo xtask test\n  cargo xtask help fuzz"
+)]
+struct Arguments {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Debug, Subcommand)]
+enum Chore {
+    /// Run all checks and tests; CI runs exactly this
+    ///
+    /// Installs what is missing, then checks format, lints, layers, reference
+    /// pages, tests, repository rules and fuzz targets. The last line has the
+    /// counts. With CI=true in the environment a skipped test is a failed one.
+    #[command(after_help = "Examples:\n  cargo xtask test\n  cargo xtask test --quick")]
+    Test {
+        /// Only format, lints, layers and tests
+        #[arg(long)]
+        quick: bool,
+    },
+    /// Check that dependencies point the allowed way and nothing outgrows its place
+    #[command(after_help = "Examples:\n  cargo xtask layers\n  cargo xtask layers | grep warning")]
+    Layers,
+    /// Check tracked files: machine paths, sizes, unnumbered marks, whitespace
+    #[command(after_help = "Examples:\n  cargo xtask rules\n  git add . && cargo xtask rules")]
+    Rules,
+    /// Write the generated pages below docs/reference
+    #[command(after_help = "Examples:\n  cargo xtask docs\n  cargo xtask docs --check")]
+    Docs {
+        /// Change nothing; fail when a page is stale
+        #[arg(long)]
+        check: bool,
+    },
+    /// Build the fuzz targets and look for new inputs
+    ///
+    /// An input that breaks a target is kept below fuzz/artifacts.
+    #[command(after_help = "Examples:\n  cargo xtask fuzz --seconds 10\n  \
+                      cargo xtask fuzz quantity --seconds 600 --jobs 2 --minimize")]
+    Fuzz {
+        /// One target [default: all, one after the other]
+        target: Option<String>,
+        /// How long to look, for each target
+        #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+        seconds: u64,
+        /// How many processes look at the same time
+        #[arg(long, default_value_t = 1)]
+        jobs: usize,
+        /// Add inputs that reach something new to fuzz/corpus
+        #[arg(long)]
+        minimize: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().chore) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// `false` when something was found that needs mending.
+fn run(chore: Chore) -> Result<bool> {
+    let repository = Repository::find()?;
+    match chore {
+        Chore::Test { quick } => suite::run(&repository, quick),
+        Chore::Layers => {
+            let report = layers::inspect(&repository)?;
+            println!("{report}");
+            Ok(report.problems.is_empty())
+        }
+        Chore::Rules => {
+            let violations = rules::inspect(&repository)?;
+            for violation in &violations {
+                println!("{violation}");
+            }
+            println!("rules: {} violations", violations.len());
+            Ok(violations.is_empty())
+        }
+        Chore::Docs { check: true } => {
+            let stale = docs::stale(&repository)?;
+            if !stale.is_empty() {
+                println!("{}", docs::REFRESH);
+            }
+            Ok(stale.is_empty())
+        }
+        Chore::Docs { check: false } => {
+            docs::write(&repository)?;
+            Ok(true)
+        }
+        Chore::Fuzz { target, seconds, jobs, minimize } => {
+            let plan = fuzz::Plan { target, seconds, jobs, minimize };
+            let broken = fuzz::run(&repository, &plan)?;
+            for target in &broken {
+                println!("{target}");
+            }
+            Ok(broken.is_empty())
+        }
+    }
+}

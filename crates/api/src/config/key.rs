@@ -1,0 +1,164 @@
+//! The eight keys and the shape of their texts.
+//!
+//! Four keys wrap their fields (`clusterStrategy`, `nodeStrategies`), four have
+//! them inline next to `nodeConfigs`. An entry of either list is a name, a node
+//! selector and the strategy's own fields inline.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::LazyLock;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use schemars::JsonSchema;
+use serde_json::Value as Json;
+
+use crate::finding::Code;
+use crate::json::Node;
+use crate::shape::{Shape, schema_of};
+use crate::strategy::{
+    ColocationStrategy, CpuBurstStrategy, CpuNormalizationStrategy, HostApplicationSpec,
+    ResourceAmplificationStrategy, ResourceQosStrategy, ResourceThresholdStrategy, SystemStrategy,
+};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Key {
+    Colocation,
+    Threshold,
+    Qos,
+    Burst,
+    System,
+    HostApplication,
+    Normalization,
+    Amplification,
+}
+
+impl Key {
+    pub const ALL: [Self; 8] = [
+        Self::Colocation,
+        Self::Threshold,
+        Self::Qos,
+        Self::Burst,
+        Self::System,
+        Self::HostApplication,
+        Self::Normalization,
+        Self::Amplification,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Colocation => "colocation-config",
+            Self::Threshold => "resource-threshold-config",
+            Self::Qos => "resource-qos-config",
+            Self::Burst => "cpu-burst-config",
+            Self::System => "system-config",
+            Self::HostApplication => "host-application-config",
+            Self::Normalization => "cpu-normalization-config",
+            Self::Amplification => "resource-amplification-config",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|key| key.name() == name)
+    }
+
+    /// The key that a bare text probably belongs to: the only one that knows most
+    /// of its fields. `None` when that is unclear.
+    pub fn guess(text: &Node) -> Option<Self> {
+        let mut scores: Vec<(usize, Self)> = Self::ALL
+            .into_iter()
+            .map(|key| {
+                let mut findings = Vec::new();
+                key.document().fit(text, &mut findings);
+                (findings.iter().filter(|f| f.code == Code::UnknownField).count(), key)
+            })
+            .collect();
+        scores.sort_unstable();
+        match scores.as_slice() {
+            [(best, key), (next, _), ..] if best < next => Some(*key),
+            _ => None,
+        }
+    }
+
+    /// The field that holds the cluster's strategy; `None` when it is inline.
+    pub fn cluster_field(self) -> Option<&'static str> {
+        self.is_wrapped().then_some("clusterStrategy")
+    }
+
+    /// The field that lists the node entries.
+    pub fn entries_field(self) -> &'static str {
+        if self.is_wrapped() { "nodeStrategies" } else { "nodeConfigs" }
+    }
+
+    fn is_wrapped(self) -> bool {
+        matches!(self, Self::Threshold | Self::Qos | Self::Burst | Self::System)
+    }
+
+    /// Outline of one strategy: the fields of a cluster layer or of an entry.
+    pub fn strategy(self) -> &'static Shape {
+        &self.shapes().strategy
+    }
+
+    /// JSON schema of one strategy, with the description of every field.
+    pub(super) fn schema(self) -> Json {
+        #[derive(JsonSchema)]
+        #[expect(dead_code, reason = "only its schema is used")]
+        struct HostApplications {
+            /// Processes outside of pods whose usage is accounted for by name.
+            applications: Vec<HostApplicationSpec>,
+        }
+        match self {
+            Self::Colocation => schema_of::<ColocationStrategy>(),
+            Self::Threshold => schema_of::<ResourceThresholdStrategy>(),
+            Self::Qos => schema_of::<ResourceQosStrategy>(),
+            Self::Burst => schema_of::<CpuBurstStrategy>(),
+            Self::System => schema_of::<SystemStrategy>(),
+            Self::HostApplication => schema_of::<HostApplications>(),
+            Self::Normalization => schema_of::<CpuNormalizationStrategy>(),
+            Self::Amplification => schema_of::<ResourceAmplificationStrategy>(),
+        }
+    }
+
+    /// Outline of the whole text.
+    pub fn document(self) -> &'static Shape {
+        &self.shapes().document
+    }
+
+    fn shapes(self) -> &'static Shapes {
+        static SHAPES: LazyLock<BTreeMap<Key, Shapes>> =
+            LazyLock::new(|| Key::ALL.into_iter().map(|key| (key, Shapes::of(key))).collect());
+        SHAPES.get(&self).expect("every key is in ALL")
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[derive(Debug)]
+struct Shapes {
+    strategy: Shape,
+    document: Shape,
+}
+
+impl Shapes {
+    fn of(key: Key) -> Self {
+        let strategy = Shape::from_schema(&key.schema());
+        let Shape::Object(fields) = strategy.clone() else {
+            return Self { document: strategy.clone(), strategy };
+        };
+
+        let mut entry = fields.clone();
+        entry.insert("name".to_owned(), Shape::Text);
+        entry.insert("nodeSelector".to_owned(), Shape::of::<LabelSelector>());
+        let entries = Shape::List(Box::new(Shape::Object(entry)));
+
+        let mut document = match key.cluster_field() {
+            Some(field) => BTreeMap::from([(field.to_owned(), strategy.clone())]),
+            None => fields,
+        };
+        document.insert(key.entries_field().to_owned(), entries);
+        Self { strategy, document: Shape::Object(document) }
+    }
+}

@@ -1,0 +1,176 @@
+//! `tidepool config show`: what does a node get, and where does each value come from?
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use api::config::{self, Config, Key, NodeView, Options};
+use api::document::{self, object_name};
+use clap::Args;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::Outcome;
+use crate::input::Text;
+use crate::output::{self, Format};
+
+/// Show what a node gets from the configuration, and where each value comes from
+///
+/// Prints every field of the node's NodeSLO and of its co-location strategy
+/// with its source: built-in, cluster, a node entry, or the node's own
+/// annotations and labels.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    /// The ConfigMap slo-controller-config, as YAML or JSON; - reads standard input
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The Node, as YAML or JSON; - reads standard input
+    #[arg(long, value_name = "NODE.yaml")]
+    node: PathBuf,
+    /// Fill in what the node agent adds: class defaults, and neutral values for what is off
+    #[arg(long)]
+    as_agent: bool,
+    /// Print for programs
+    #[arg(short, long, value_name = "FORMAT")]
+    output: Option<Format>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  tidepool config show slo-controller-config.yaml --node node.yaml
+  kubectl get node n1 -o yaml | tidepool config show slo-controller-config.yaml --node - -o yaml";
+
+/// The sections in the order they are printed, with their names in `-o json`.
+const SECTIONS: [(Key, &str); 8] = [
+    (Key::Colocation, "colocationStrategy"),
+    (Key::Threshold, "nodeSLO.spec.resourceUsedThresholdWithBE"),
+    (Key::Qos, "nodeSLO.spec.resourceQOSStrategy"),
+    (Key::Burst, "nodeSLO.spec.cpuBurstStrategy"),
+    (Key::System, "nodeSLO.spec.systemStrategy"),
+    (Key::HostApplication, "nodeSLO.spec"),
+    (Key::Normalization, "cpuNormalizationStrategy"),
+    (Key::Amplification, "resourceAmplificationStrategy"),
+];
+
+/// What is printed for programs.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown {
+    node: String,
+    colocation_enabled: bool,
+    colocation_strategy: Option<Value>,
+    #[serde(rename = "nodeSLO")]
+    node_slo: Value,
+    cpu_normalization_strategy: Option<Value>,
+    resource_amplification_strategy: Option<Value>,
+    sources: BTreeMap<String, String>,
+}
+
+impl Arguments {
+    pub(crate) fn run(self) -> anyhow::Result<Outcome> {
+        if self.file == Path::new("-") && self.node == Path::new("-") {
+            bail!("only one of the ConfigMap and the Node can come from standard input");
+        }
+        let config_map = only(&Text::read(&self.file)?, "ConfigMap")?;
+        let node = only(&Text::read(&self.node)?, "Node")?;
+        let metadata: ObjectMeta = serde_json::from_value(node["metadata"].clone())
+            .with_context(|| format!("metadata of {}", object_name(&node)))?;
+
+        let object = object_name(&config_map);
+        let (data, mut findings) = config::data_of(&config_map, &object);
+        let (config, loading) = Config::load(&data, None, &object, Options::default());
+        let mut view = config.for_node(&metadata);
+        findings.extend(loading);
+        findings.append(&mut view.findings);
+        for finding in &findings {
+            eprintln!("{finding}\n");
+        }
+        if self.as_agent {
+            view = view.as_agent_sees();
+        }
+        let name = metadata.name.unwrap_or_default();
+        match self.output {
+            Some(format) => output::print_as(format, &shown(&name, &view))?,
+            None => output::print(&for_people(&name, &config, &view))?,
+        }
+        Ok(Outcome::Done)
+    }
+}
+
+fn only(text: &Text, kind: &str) -> anyhow::Result<Value> {
+    let mut objects = document::objects(&text.text).with_context(|| text.name.clone())?;
+    objects.retain(|object| object["kind"] == kind);
+    if objects.len() != 1 {
+        bail!("{} must hold exactly one {kind}, not {}", text.name, objects.len());
+    }
+    objects.pop().with_context(|| format!("{} holds no {kind}", text.name))
+}
+
+fn shown(node: &str, view: &NodeView) -> Shown {
+    let layer = |key| view.strategy(key).map(api::config::Layer::to_json);
+    let mut sources = BTreeMap::new();
+    for (key, section) in SECTIONS {
+        for (path, leaf) in view.strategy(key).into_iter().flat_map(|layer| layer.leaves()) {
+            sources.insert(format!("{section}.{}", field(key, path)), leaf.source.to_string());
+        }
+    }
+    Shown {
+        node: node.to_owned(),
+        colocation_enabled: view.colocation_enabled,
+        colocation_strategy: layer(Key::Colocation),
+        node_slo: json!({
+            "apiVersion": "slo.koordinator.sh/v1alpha1",
+            "kind": "NodeSLO",
+            "metadata": {"name": node},
+            "spec": view.node_slo_json(),
+        }),
+        cpu_normalization_strategy: layer(Key::Normalization),
+        resource_amplification_strategy: layer(Key::Amplification),
+        sources,
+    }
+}
+
+/// The name of a leaf below its section.
+fn field(key: Key, path: &[String]) -> String {
+    match key {
+        Key::HostApplication => "hostApplications".to_owned(),
+        _ => path.join("."),
+    }
+}
+
+/// Texts without quotes, everything else as JSON.
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn for_people(node: &str, config: &Config, view: &NodeView) -> String {
+    let state = if view.colocation_enabled { "on" } else { "off" };
+    let mut text = format!("Node {node}: co-location is {state}\n");
+    for (key, section) in SECTIONS {
+        text += &format!("\n{section} (from {key}");
+        match (view.strategy(key), view.entries.get(&key)) {
+            (None, _) => {
+                text += ")\n  unavailable: the key cannot be read\n";
+                continue;
+            }
+            (Some(_), Some(entry)) => text += &format!(", {entry} applies)\n"),
+            (Some(_), None) => text += ")\n",
+        }
+        if config.status(key) == config::Status::Fallback {
+            text += "  the key cannot be read; built-in defaults are in force\n";
+        }
+        let leaves = view.strategy(key).into_iter().flat_map(|layer| layer.leaves());
+        let rows: Vec<[String; 3]> = leaves
+            .map(|(path, leaf)| {
+                [format!("  {}", field(key, path)), plain(&leaf.value), leaf.source.to_string()]
+            })
+            .collect();
+        text += &match rows.is_empty() {
+            true => "  nothing set\n".to_owned(),
+            false => output::table(["  FIELD", "VALUE", "FROM"], &rows),
+        };
+    }
+    text
+}

@@ -1,0 +1,173 @@
+//! Does everything hold? The one test command.
+//!
+//! Steps run one after the other and all of them run, so that one look at the
+//! end shows everything that is wrong. The last line has the counts.
+
+pub(crate) mod tally;
+mod transcript;
+
+use std::{
+    env,
+    io::{self, IsTerminal},
+    process::Command,
+    time::Instant,
+};
+
+use anyhow::Result;
+
+use self::{
+    tally::{Outcome, Tally},
+    transcript::Transcript,
+};
+use crate::{child, docs, fuzz, layers, prerequisites, repository::Repository, rules};
+
+/// A part of the suite.
+struct Step {
+    name: &'static str,
+    /// Worth running after every edit.
+    quick: bool,
+    run: fn(&Repository) -> Result<Tally>,
+}
+
+const STEPS: &[Step] = &[
+    Step { name: "prerequisites", quick: false, run: check_prerequisites },
+    Step { name: "format", quick: true, run: check_format },
+    Step { name: "lints", quick: true, run: check_lints },
+    Step { name: "layers", quick: true, run: check_layers },
+    Step { name: "reference pages", quick: false, run: check_pages },
+    Step { name: "tests", quick: true, run: run_tests },
+    Step { name: "repository rules", quick: false, run: check_rules },
+    Step { name: "fuzz smoke", quick: false, run: smoke_fuzz_targets },
+];
+
+/// Runs the suite, prints the results, and says whether all is well.
+pub(crate) fn run(repository: &Repository, quick: bool) -> Result<bool> {
+    let start = Instant::now();
+    let mut tally = Tally::default();
+    let mut times = Vec::new();
+    for step in STEPS.iter().filter(|step| step.quick || !quick) {
+        let begin = Instant::now();
+        println!("[{:6.1} s] {}", start.elapsed().as_secs_f64(), step.name);
+        let results = (step.run)(repository).unwrap_or_else(|error| {
+            println!("{error:#}");
+            single(step.name, Err(format!("{error:#}")))
+        });
+        times.push((step.name, begin.elapsed(), results.verdict()));
+        tally.add(results);
+    }
+
+    println!("[{:6.1} s] done", start.elapsed().as_secs_f64());
+    for (name, elapsed, verdict) in times {
+        println!("{:9.1} s  {name}: {verdict}", elapsed.as_secs_f64());
+    }
+    if on_ci() {
+        tally.refuse_skips();
+    }
+    println!("{tally}");
+    Ok(tally.is_green())
+}
+
+fn on_ci() -> bool {
+    env::var_os("CI").is_some_and(|value| value == "true")
+}
+
+fn single(what: &str, outcome: Outcome) -> Tally {
+    let mut tally = Tally::default();
+    tally.record(what, outcome);
+    tally
+}
+
+fn cargo(repository: &Repository, arguments: &[&str]) -> Command {
+    let mut command = child::leashed("cargo");
+    command.args(arguments).current_dir(&repository.root);
+    if io::stdout().is_terminal() {
+        command.env("CARGO_TERM_COLOR", "always");
+    }
+    command
+}
+
+/// Passes when cargo does.
+fn cargo_outcome(repository: &Repository, arguments: &[&str], fix: &str) -> Result<Outcome> {
+    let command = cargo(repository, arguments);
+    println!("{}", child::spelled(&command));
+    let status = child::stream(command, |_| {})?;
+    Ok(match status.success() {
+        true => Ok(()),
+        false => Err(format!("{status}; {fix}")),
+    })
+}
+
+fn check_prerequisites(repository: &Repository) -> Result<Tally> {
+    prerequisites::ensure_present(repository)?;
+    Ok(single("prerequisites", Ok(())))
+}
+
+fn check_format(repository: &Repository) -> Result<Tally> {
+    let mut outcome =
+        cargo_outcome(repository, &["fmt", "--all", "--check"], "run cargo fmt --all")?;
+    // The fuzz targets are a workspace of their own.
+    if outcome.is_ok() && fuzz::exists(repository) {
+        let arguments = ["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"];
+        let fix = "run cargo fmt --manifest-path fuzz/Cargo.toml";
+        outcome = cargo_outcome(repository, &arguments, fix)?;
+    }
+    Ok(single("format", outcome))
+}
+
+fn check_lints(repository: &Repository) -> Result<Tally> {
+    let arguments =
+        ["clippy", "--workspace", "--all-targets", "--locked", "--", "--deny", "warnings"];
+    Ok(single("lints", cargo_outcome(repository, &arguments, "see the warnings above")?))
+}
+
+fn check_layers(repository: &Repository) -> Result<Tally> {
+    let report = layers::inspect(repository)?;
+    println!("{report}");
+    let outcome = match report.problems.as_slice() {
+        [] => Ok(()),
+        problems => Err(problems.join("; ")),
+    };
+    Ok(single("layers", outcome))
+}
+
+fn check_pages(repository: &Repository) -> Result<Tally> {
+    let outcome = match docs::stale(repository)?.as_slice() {
+        [] => Ok(()),
+        stale => Err(format!("{}; {}", stale.join("; "), docs::REFRESH)),
+    };
+    Ok(single("reference pages", outcome))
+}
+
+fn run_tests(repository: &Repository) -> Result<Tally> {
+    let mut command = cargo(repository, &["test", "--workspace", "--locked", "--no-fail-fast"]);
+    // Goldens are compared here, never rewritten.
+    command.env("INSTA_UPDATE", "no").env_remove("INSTA_FORCE_PASS").env_remove("TRYCMD");
+    println!("{}", child::spelled(&command));
+    let mut transcript = Transcript::default();
+    let status = child::stream(command, |line| transcript.read(line))?;
+    Ok(transcript.finish(status.success(), &status.to_string()))
+}
+
+fn check_rules(repository: &Repository) -> Result<Tally> {
+    let violations = rules::inspect(repository)?;
+    for violation in &violations {
+        println!("{violation}");
+    }
+    let outcome = match violations.as_slice() {
+        [] => Ok(()),
+        [first, ..] => Err(format!("{} in all, the first: {first}", violations.len())),
+    };
+    Ok(single("repository rules", outcome))
+}
+
+fn smoke_fuzz_targets(repository: &Repository) -> Result<Tally> {
+    if !fuzz::exists(repository) {
+        println!("no fuzz targets yet");
+        return Ok(Tally::default());
+    }
+    let outcome = match fuzz::smoke(repository)?.as_slice() {
+        [] => Ok(()),
+        broken => Err(broken.join("; ")),
+    };
+    Ok(single("fuzz smoke", outcome))
+}
