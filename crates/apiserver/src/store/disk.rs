@@ -283,7 +283,7 @@ mod tests {
         drop(disk);
         let (_disk, found, _) = Disk::open(dir.path()).unwrap();
         assert_eq!((found.revision, content(&found)), (after.revision, content(&after)));
-        assert_eq!(found.tables.len(), 1, "the other collection never was");
+        assert_eq!(found.tables.size(), 1, "the other collection never was");
     }
 
     #[test]

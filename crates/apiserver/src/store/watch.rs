@@ -29,7 +29,7 @@ use super::{
     event::{Change, Event},
     history::{self, History},
     key::{Collection, Revision},
-    state::{Snapshot, State},
+    state::{Objects, Snapshot, State},
 };
 
 /// What readers, watchers and the writer share.
@@ -142,7 +142,7 @@ impl Shared {
         }
         let (changed, mut objects) = match state.tables.get(collection) {
             Some(table) => (table.changed, table.objects.clone()),
-            None => (Revision(0), Default::default()),
+            None => (Revision(0), Objects::default()),
         };
         let mut later = Vec::new();
         if changed > revision
