@@ -166,6 +166,51 @@ pub enum Code {
     DuplicateField,
     FieldCase,
     HostApplicationPriority,
+    NodeStrategy,
+    NodeRatio,
+    LabelAsAnnotation,
+    ThirdParty,
+    NodeReservation,
+    NodeBandwidth,
+    NormalizationSwitch,
+    UsageThresholds,
+    NodeWord,
+    SystemQos,
+    UnknownQos,
+    UnknownPriorityClass,
+    ForbiddenCombination,
+    PointlessCombination,
+    BatchNeedsBestEffort,
+    WholeCpus,
+    RequestIsNotLimit,
+    Immutable,
+    ProfilePriorityClass,
+    ProfileProbability,
+    ProfilePatch,
+    SchedulingAnnotation,
+    AgentAnnotation,
+    GroupIdentity,
+    EvictionPolicy,
+    PodNumber,
+    GangSize,
+    DeviceRequest,
+    ReservePod,
+    ParentQuota,
+    ReservationShape,
+    OwnerSelector,
+    QuotaBounds,
+    QuotaParent,
+    QuotaKeys,
+    QuotaSum,
+    QuotaTree,
+    QuotaNamespace,
+    QuotaBuiltIn,
+    QuotaInUse,
+    QuotaUsed,
+    QuotaName,
+    QuotaGuarantee,
+    PodRef,
+    ResourceRatio,
 }
 
 impl Code {
@@ -189,6 +234,51 @@ impl Code {
         Self::DuplicateField,
         Self::FieldCase,
         Self::HostApplicationPriority,
+        Self::NodeStrategy,
+        Self::NodeRatio,
+        Self::LabelAsAnnotation,
+        Self::ThirdParty,
+        Self::NodeReservation,
+        Self::NodeBandwidth,
+        Self::NormalizationSwitch,
+        Self::UsageThresholds,
+        Self::NodeWord,
+        Self::SystemQos,
+        Self::UnknownQos,
+        Self::UnknownPriorityClass,
+        Self::ForbiddenCombination,
+        Self::PointlessCombination,
+        Self::BatchNeedsBestEffort,
+        Self::WholeCpus,
+        Self::RequestIsNotLimit,
+        Self::Immutable,
+        Self::ProfilePriorityClass,
+        Self::ProfileProbability,
+        Self::ProfilePatch,
+        Self::SchedulingAnnotation,
+        Self::AgentAnnotation,
+        Self::GroupIdentity,
+        Self::EvictionPolicy,
+        Self::PodNumber,
+        Self::GangSize,
+        Self::DeviceRequest,
+        Self::ReservePod,
+        Self::ParentQuota,
+        Self::ReservationShape,
+        Self::OwnerSelector,
+        Self::QuotaBounds,
+        Self::QuotaParent,
+        Self::QuotaKeys,
+        Self::QuotaSum,
+        Self::QuotaTree,
+        Self::QuotaNamespace,
+        Self::QuotaBuiltIn,
+        Self::QuotaInUse,
+        Self::QuotaUsed,
+        Self::QuotaName,
+        Self::QuotaGuarantee,
+        Self::PodRef,
+        Self::ResourceRatio,
     ];
 
     /// The number and one sentence on what it means.
@@ -213,6 +303,93 @@ impl Code {
             Self::FieldCase => ("TP1017", "A field's name differs in case from the real one."),
             Self::HostApplicationPriority => {
                 ("TP1018", "A host application has no priority; its QoS class decides.")
+            }
+            Self::NodeStrategy => {
+                ("TP1101", "A node's colocation-strategy annotation is not used.")
+            }
+            Self::NodeRatio => ("TP1102", "A node's ratio label is not used."),
+            Self::LabelAsAnnotation => {
+                ("TP1103", "A label's key stands among the annotations, where nobody reads it.")
+            }
+            Self::ThirdParty => {
+                ("TP1104", "A node's thirdPartyAllocations cannot be read; nothing is taken off.")
+            }
+            Self::NodeReservation => ("TP1105", "A node's reservation is not used."),
+            Self::NodeBandwidth => ("TP1106", "A node's network-bandwidth is not a quantity."),
+            Self::NormalizationSwitch => {
+                ("TP1107", "A node's cpu-normalization-enabled is not a boolean.")
+            }
+            Self::UsageThresholds => ("TP1108", "A node's usage-thresholds are not used."),
+            Self::NodeWord => {
+                ("TP1109", "A node's label holds an unknown word and counts as absent.")
+            }
+            Self::SystemQos => ("TP1110", "A node's system-qos-resource is not used."),
+            Self::UnknownQos => {
+                ("TP1201", "A pod's QoS label is not a QoS class and counts as absent.")
+            }
+            Self::UnknownPriorityClass => {
+                ("TP1202", "A pod's priority-class label is not a class; the pod has none.")
+            }
+            Self::ForbiddenCombination => {
+                ("TP1203", "QoS class and priority class of a pod exclude each other.")
+            }
+            Self::PointlessCombination => {
+                ("TP1204", "QoS class and priority class of a pod work against each other.")
+            }
+            Self::BatchNeedsBestEffort => {
+                ("TP1205", "A pod asks for batch resources without QoS class BE.")
+            }
+            Self::WholeCpus => ("TP1206", "An LSE or LSR pod does not ask for whole CPUs."),
+            Self::RequestIsNotLimit => {
+                ("TP1207", "Requests and limits of an LSE or LSR pod differ.")
+            }
+            Self::Immutable => {
+                ("TP1208", "A pod's class or priority was changed after its creation.")
+            }
+            Self::ProfilePriorityClass => {
+                ("TP1209", "A profile names a PriorityClass that does not exist.")
+            }
+            Self::ProfileProbability => ("TP1210", "A profile's probability is not a percentage."),
+            Self::ProfilePatch => ("TP1211", "A profile's patch does not fit a pod."),
+            Self::SchedulingAnnotation => {
+                ("TP1212", "A pod's scheduling annotation cannot be read; the pod stays pending.")
+            }
+            Self::AgentAnnotation => {
+                ("TP1213", "A pod's annotation for the node agent is not used.")
+            }
+            Self::GroupIdentity => ("TP1214", "A pod's CPU group identity is not one of -1 to 2."),
+            Self::EvictionPolicy => {
+                ("TP1215", "A pod's eviction-policy cannot be read; no node feature evicts it.")
+            }
+            Self::PodNumber => ("TP1216", "A number on a pod cannot be read; its default counts."),
+            Self::GangSize => ("TP1217", "A gang has no readable minimum; its pods stay pending."),
+            Self::DeviceRequest => ("TP1218", "A pod's device requests do not go together."),
+            Self::ReservePod => {
+                ("TP1219", "A pod carries the mark of the scheduler's own stand-ins.")
+            }
+            Self::ParentQuota => {
+                ("TP1220", "A pod counts against a quota that is a parent of others.")
+            }
+            Self::ReservationShape => ("TP1301", "A reservation lacks owners or a template."),
+            Self::OwnerSelector => ("TP1302", "A reservation's owner can never match."),
+            Self::QuotaBounds => ("TP1303", "Bounds of a quota contradict each other."),
+            Self::QuotaParent => ("TP1304", "A quota's parent does not exist or is not a parent."),
+            Self::QuotaKeys => ("TP1305", "Resources of a quota and of its relatives differ."),
+            Self::QuotaSum => ("TP1306", "Minimums of quotas add up to more than their parent's."),
+            Self::QuotaTree => {
+                ("TP1307", "A quota's tree cannot be changed, nor differ from its relatives'.")
+            }
+            Self::QuotaNamespace => ("TP1308", "A namespace belongs to two quotas."),
+            Self::QuotaBuiltIn => ("TP1309", "A built-in quota cannot be changed or deleted."),
+            Self::QuotaInUse => ("TP1310", "A quota is in use by pods or other quotas."),
+            Self::QuotaUsed => ("TP1311", "A quota's maximum is below what is used."),
+            Self::QuotaName => ("TP1312", "A quota's name is taken."),
+            Self::QuotaGuarantee => {
+                ("TP1313", "No ancestor of a quota has room for its guarantee.")
+            }
+            Self::PodRef => ("TP1314", "A migration job does not say which pod to move."),
+            Self::ResourceRatio => {
+                ("TP1315", "A quota profile's ratio is not above 0 and at most 1.")
             }
         }
     }
