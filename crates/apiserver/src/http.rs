@@ -27,7 +27,6 @@ mod kinds;
 mod list;
 mod managers;
 mod meta;
-mod names;
 mod negotiate;
 mod path;
 mod query;

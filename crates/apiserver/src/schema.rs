@@ -30,7 +30,7 @@ mod format;
 mod graph;
 mod lists;
 mod meta;
-mod names;
+pub(crate) mod names;
 mod object;
 mod prune;
 mod validate;

@@ -26,7 +26,7 @@ pub(super) fn read_object(
     kind: BodyKind,
 ) -> Result<serde_json::Value, Status> {
     let mut object = decode::value(&call.body, kind)?;
-    let mut complaints = Complaints::default();
+    let mut complaints = Complaints::about(&call.body, kind, options.field_validation);
     decode::check_kind(&mut object, &call.served)?;
     decode::shape(&mut object, &call.served, &mut complaints)?;
     complaints.settle(options.field_validation, &call.served, &mut call.warnings)?;
