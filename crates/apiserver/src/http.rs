@@ -29,6 +29,7 @@ mod managers;
 mod meta;
 mod negotiate;
 mod path;
+mod protobuf;
 mod query;
 mod respond;
 mod select;

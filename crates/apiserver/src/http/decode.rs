@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::kinds::Served;
 use super::meta;
 use super::negotiate::BodyKind;
+use super::protobuf;
 use super::query::FieldValidation;
 use super::status::Status;
 use crate::schema::duplicate_fields;
@@ -33,6 +34,9 @@ pub fn value(body: &[u8], kind: BodyKind) -> Result<Value, Status> {
             }
             serde_saphyr::from_str(text).map_err(|error| broken(error.to_string()))
         }
+        BodyKind::Protobuf => protobuf::decode(body).map_err(|error| {
+            Status::bad_request(format!("the object provided is unrecognized: {error}"))
+        }),
         _ => serde_json::from_slice(body).map_err(|error| broken(error.to_string())),
     }
 }
@@ -57,7 +61,7 @@ impl Complaints {
     /// Looks for doubled fields in a JSON body; of YAML the parser refuses them itself.
     pub fn about(body: &[u8], kind: BodyKind, validation: FieldValidation) -> Self {
         let doubled = match (kind, validation) {
-            (BodyKind::Yaml, _) | (_, FieldValidation::Ignore) => Vec::new(),
+            (BodyKind::Yaml | BodyKind::Protobuf, _) | (_, FieldValidation::Ignore) => Vec::new(),
             _ => duplicate_fields(body),
         };
         Self { unknown: Vec::new(), doubled }

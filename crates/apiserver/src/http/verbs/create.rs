@@ -13,7 +13,7 @@ use crate::http::{respond, write};
 pub(super) async fn create(call: &mut Call) -> Result<Response, Status> {
     let answer = negotiate::accept(&call.headers, call.is_pretty(), Shapes::One)?;
     let options = WriteOptions::from_query(&call.query, &call.headers, "CreateOptions")?;
-    let kind = negotiate::object_body(&call.headers)?;
+    let kind = negotiate::object_body(&call.headers, call.served.traits.custom)?;
     let object = read_object(call, &options, kind)?;
     let outcome = write::insert(call, &options, object, true).await?;
     respond::one(call, answer, StatusCode::CREATED, &outcome.written)
