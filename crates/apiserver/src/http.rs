@@ -48,6 +48,7 @@ mod write;
 
 use axum::Router;
 
+pub use self::admission::{EndpointResolver, ServiceResolver};
 pub use self::serve::{ListenError, listen};
 pub use self::server::{ApiServer, Options};
 pub use self::source::{Clock, Ids, RandomIds, SystemClock};

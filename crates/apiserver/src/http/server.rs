@@ -6,6 +6,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use serde_json::Value;
 use tokio::sync::{Mutex, Semaphore, watch};
 
+use super::admission::{Cache, Caller, EndpointResolver, ServiceResolver};
 use super::auth::Tokens;
 use super::kinds::{Definition, Registry, Served};
 use super::source::{Clock, Ids, RandomIds, SystemClock};
@@ -20,6 +21,8 @@ pub struct Options {
     pub ids: Arc<dyn Ids>,
     /// The bearer token clients must show; `None` lets everyone in.
     pub token: Option<String>,
+    /// Finds the services that webhooks are behind.
+    pub services: Arc<dyn ServiceResolver>,
     /// Largest request body, in bytes.
     pub max_body: usize,
     /// Requests served at once, watches not counted.
@@ -32,6 +35,7 @@ impl Default for Options {
             clock: Arc::new(SystemClock),
             ids: Arc::new(RandomIds),
             token: None,
+            services: Arc::new(EndpointResolver),
             max_body: 3 << 20,
             max_in_flight: 400,
         }
@@ -56,6 +60,8 @@ struct Inner {
     logs: ArcSwapOption<Arc<dyn LogSource>>,
     /// True once watches are to end.
     closing: watch::Sender<bool>,
+    webhooks: Cache,
+    caller: Caller,
 }
 
 impl ApiServer {
@@ -73,6 +79,8 @@ impl ApiServer {
             tokens: Tokens::default(),
             logs: ArcSwapOption::empty(),
             closing: watch::Sender::new(false),
+            webhooks: Cache::new(),
+            caller: Caller::default(),
         };
         let server = Self { inner: Arc::new(inner) };
         server.refresh_registry();
@@ -98,6 +106,14 @@ impl ApiServer {
 
     pub(super) fn tokens(&self) -> &Tokens {
         &self.inner.tokens
+    }
+
+    pub(super) fn webhooks(&self) -> &Cache {
+        &self.inner.webhooks
+    }
+
+    pub(super) fn caller(&self) -> &Caller {
+        &self.inner.caller
     }
 
     /// Ends all watches; their clients come back on their own.
