@@ -33,6 +33,8 @@ mod meta;
 mod names;
 mod object;
 mod prune;
+#[cfg(test)]
+mod tests;
 mod validate;
 
 use std::sync::Arc;
