@@ -32,6 +32,7 @@ mod lists;
 mod meta;
 mod names;
 mod object;
+pub mod openapi;
 mod prune;
 #[cfg(test)]
 mod tests;
