@@ -180,6 +180,80 @@ proptest! {
 }
 
 #[test]
+fn answers_of_400_name_the_kind() {
+    let deployment = Schemas::built_in().get(&Gvk::new("apps", "v1", "Deployment")).unwrap();
+    assert_eq!(
+        deployment.type_error(&json!({"spec": {"replicas": "two"}})).as_deref(),
+        Some(
+            "Deployment in version \"v1\" cannot be handled as a Deployment: json: cannot unmarshal string \
+             into Go struct field DeploymentSpec.spec.replicas of type int32"
+        )
+    );
+    let unknown = deployment.prune(&mut json!({"spec": {"replica": 1, "template": {"spc": {}}}}));
+    assert_eq!(unknown, ["spec.replica", "spec.template.spc"]);
+    assert_eq!(
+        deployment.strict_error(&unknown, &["metadata.name".to_owned()]).as_deref(),
+        Some(
+            "Deployment in version \"v1\" cannot be handled as a Deployment: strict decoding error: \
+             duplicate field \"metadata.name\", unknown field \"spec.replica\", \
+             unknown field \"spec.template.spc\""
+        )
+    );
+    assert_eq!(deployment.strict_error(&[], &[]), None);
+    let thing = custom(&json!({"type": "object", "properties": {"spec": {"type": "object"}}}));
+    assert_eq!(thing.type_error(&json!({"spec": "reported by validation"})), None);
+    assert_eq!(
+        thing.type_error(&json!({"metadata": {"labels": {"a": 1}}})).as_deref(),
+        Some(
+            "Thing in version \"v1\" cannot be handled as a Thing: json: cannot unmarshal number into Go \
+             struct field ObjectMeta.labels of type string"
+        )
+    );
+}
+
+#[test]
+fn custom_objects_are_pruned_by_their_schema() {
+    let schema = custom(&json!({"type": "object", "properties": {
+        "spec": {"type": "object", "properties": {
+            "a": {"type": "string"},
+            "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": true,
+                "properties": {"known": {"type": "object"}}},
+            "open": {"type": "object", "additionalProperties": true},
+            "pod": {"type": "object", "x-kubernetes-embedded-resource": true,
+                "properties": {"spec": {"type": "object"}}},
+            "list": {"type": "array", "items": {"type": "object", "properties": {"n": {"type": "string"}}}},
+        }},
+    }}));
+    let mut object = json!({
+        "apiVersion": "example.com/v1", "kind": "Thing", "extra": 1,
+        "metadata": {"name": "a", "labels": {"x": "y"}, "colour": "red"},
+        "spec": {
+            "a": "kept", "b": "dropped",
+            "free": {"anything": {"goes": 1}, "known": {"but": "not here"}},
+            "open": {"x": {"y": 1}},
+            "pod": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "size": 1}, "status": {}},
+            "list": [{"n": "x"}, {"m": "y"}],
+        },
+    });
+    let dropped = schema.prune(&mut object);
+    assert_eq!(
+        dropped,
+        [
+            "extra",
+            "metadata.colour",
+            "spec.b",
+            "spec.free.known.but",
+            "spec.list[1].m",
+            "spec.pod.metadata.size",
+            "spec.pod.status",
+        ]
+    );
+    assert_eq!(object["spec"]["free"], json!({"anything": {"goes": 1}, "known": {}}));
+    assert_eq!(object["spec"]["open"], json!({"x": {"y": 1}}));
+    assert_eq!(object["spec"]["pod"]["metadata"], json!({"name": "p"}));
+}
+
+#[test]
 fn deep_nesting_is_bounded() {
     let mut deep = json!("leaf");
     for _ in 0..500 {
