@@ -22,6 +22,8 @@
 mod layout;
 mod lock;
 mod medium;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::HashSet,
@@ -222,81 +224,5 @@ fn io_cause(error: redb::Error) -> io::Error {
     match error {
         redb::Error::Io(source) => source,
         other => io::Error::other(other),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use crate::store::{
-        body::Body,
-        key::Collection,
-        state::{Intent, Stored},
-    };
-
-    fn key(resource: &str, name: &str) -> Key {
-        Key::new(&Collection::new("", resource), "ns", name)
-    }
-
-    fn apply(state: &mut State, key: &Key, intent: Intent, value: u64) -> Change {
-        let body = Body::new(json!({ "value": value }), 1_000).unwrap();
-        state.apply(key, intent, &body).unwrap()
-    }
-
-    fn content(state: &State) -> Vec<Stored> {
-        let collections = state.tables.keys();
-        collections.flat_map(|name| state.snapshot(name, None).iter().collect::<Vec<_>>()).collect()
-    }
-
-    /// A failed sync does not say whether the batch is on disk. It was refused,
-    /// so the next batch must take it back.
-    #[test]
-    fn a_refused_batch_that_reached_the_disk_is_taken_back() {
-        let dir = tempfile::tempdir().unwrap();
-        let (mut disk, empty, _) = Disk::open(dir.path()).unwrap();
-        let [kept, removed, added] = ["kept", "removed", "added"].map(|name| key("pods", name));
-        let elsewhere = key("nodes", "added");
-        let mut before = empty.clone();
-        let first = apply(&mut before, &kept, Intent::Create, 1);
-        let second = apply(&mut before, &removed, Intent::Create, 2);
-        disk.commit(&empty, &before, &[first, second]).unwrap();
-
-        let mut refused = before.clone();
-        let expected = |key| before.get(key).unwrap().revision;
-        let changes = [
-            apply(&mut refused, &kept, Intent::Replace { expected: expected(&kept) }, 3),
-            apply(&mut refused, &removed, Intent::Remove { expected: expected(&removed) }, 2),
-            apply(&mut refused, &added, Intent::Create, 4),
-            apply(&mut refused, &elsewhere, Intent::Create, 5),
-        ];
-        let open = disk.open.take().unwrap();
-        layout::write(&open.database, &before, &refused, &changes, &HashSet::new()).unwrap();
-        drop(open);
-        disk.unsettled.extend(changes.iter().map(|change| change.event.object.key.clone()));
-
-        let mut after = before.clone();
-        let change = apply(&mut after, &key("pods", "next"), Intent::Create, 6);
-        disk.commit(&before, &after, &[change]).unwrap();
-        assert!(disk.unsettled.is_empty());
-        drop(disk);
-        let (_disk, found, _) = Disk::open(dir.path()).unwrap();
-        assert_eq!((found.revision, content(&found)), (after.revision, content(&after)));
-        assert_eq!(found.tables.size(), 1, "the other collection never was");
-    }
-
-    #[test]
-    fn a_file_that_lost_published_writes_stays_closed() {
-        let dir = tempfile::tempdir().unwrap();
-        let (mut disk, empty, _) = Disk::open(dir.path()).unwrap();
-        let mut published = empty;
-        apply(&mut published, &key("pods", "lost"), Intent::Create, 1);
-        let mut after = published.clone();
-        let change = apply(&mut after, &key("pods", "next"), Intent::Create, 2);
-        disk.open = None;
-        let error = disk.commit(&published, &after, &[change]).unwrap_err();
-        assert!(error.source.to_string().contains("ends at revision 1"), "{}", error.source);
-        assert!(disk.open.is_none());
     }
 }
