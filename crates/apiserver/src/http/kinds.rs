@@ -10,7 +10,7 @@ mod custom;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub use self::custom::{Column, Definition, ScalePaths};
+pub(super) use self::custom::{Column, Definition, ScalePaths};
 use super::select::SelectableFields;
 use super::status::Subject;
 use crate::schema::Schema;
@@ -115,11 +115,11 @@ pub enum Columns {
     Custom(Arc<[Column]>),
 }
 
-pub const ALL_VERBS: &[&str] =
+pub(super) const ALL_VERBS: &[&str] =
     &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
-pub const CREATE: &[&str] = &["create"];
-pub const GET: &[&str] = &["get"];
-pub const READ_WRITE: &[&str] = &["get", "patch", "update"];
+pub(super) const CREATE: &[&str] = &["create"];
+pub(super) const GET: &[&str] = &["get"];
+pub(super) const READ_WRITE: &[&str] = &["get", "patch", "update"];
 
 impl Served {
     /// `v1`, `apps/v1`.
@@ -153,7 +153,7 @@ impl Served {
 }
 
 /// Joins group and version as objects carry them.
-pub fn api_version(group: &str, version: &str) -> String {
+pub(super) fn api_version(group: &str, version: &str) -> String {
     match group {
         "" => version.to_owned(),
         _ => format!("{group}/{version}"),
