@@ -34,18 +34,11 @@ pub(super) fn is_established(object: &Value) -> bool {
     is_true(object, "Established")
 }
 
-/// Completes a definition on its way to the store: names, finalizer, status.
+/// Completes a definition on its way to the store: names and status.
 pub(super) fn prepare(call: &Call, object: &mut Value, old: Option<&Value>) {
     complete_names(object);
     if let Some(old) = old {
         meta::copy_part(object, "status", old);
-    } else {
-        let mut finalizers: Vec<String> =
-            meta::finalizers(object).into_iter().map(str::to_owned).collect();
-        if !finalizers.iter().any(|name| name == CLEANUP) {
-            finalizers.push(CLEANUP.to_owned());
-        }
-        meta::set_finalizers(object, &finalizers);
     }
     set_status(call, object);
 }
@@ -89,17 +82,29 @@ fn set_status(call: &Call, object: &mut Value) {
     }
     let status = object.get_mut("status").and_then(Value::as_object_mut);
     let Some(status) = status else { return };
-    if accepted {
-        status.insert("acceptedNames".into(), names);
-    } else {
-        status.entry("acceptedNames").or_insert_with(|| json!({"kind": "", "plural": ""}));
+    let mut names = names;
+    if !accepted && let Some(taken) = &conflict {
+        refuse_name(&mut names, taken.0);
     }
+    status.insert("acceptedNames".into(), names);
     let versions = status.entry("storedVersions").or_insert_with(|| json!([]));
     if let Some(versions) = versions.as_array_mut()
         && !versions.iter().any(|version| *version == *storage)
     {
         versions.push(storage.into());
     }
+}
+
+/// Leaves out of the accepted names what another kind has.
+fn refuse_name(names: &mut Value, reason: &str) {
+    let Some(names) = names.as_object_mut() else { return };
+    match reason {
+        "PluralConflict" => names.insert("plural".into(), "".into()),
+        "KindConflict" => names.insert("kind".into(), "".into()),
+        "SingularConflict" => names.remove("singular"),
+        "ShortNamesConflict" => names.remove("shortNames"),
+        _ => names.remove("listKind"),
+    };
 }
 
 fn storage_version(object: &Value) -> Option<&str> {

@@ -54,7 +54,9 @@ async fn route(server: &ApiServer, request: Request) -> Result<Response, Status>
     };
     let registry = server.registry();
     let Some(served) = registry.find(&target.group, &target.version, &target.resource) else {
-        return Ok(page_not_found());
+        // Within a built-in group the answer is a status, elsewhere a plain page.
+        let own = registry.group(&target.group).is_some_and(|group| group.is_built_in());
+        return if own { Err(Status::unknown_resource()) } else { Ok(page_not_found()) };
     };
     let served = served.clone();
     resource(server, user, served, target, request).await

@@ -92,8 +92,8 @@ pub enum Action {
     Log,
     Token,
     Finalize,
-    /// Streams into a running container.
-    Stream,
+    /// Streams into a running container; the kind of its options.
+    Stream(&'static str),
 }
 
 impl Action {
@@ -104,7 +104,8 @@ impl Action {
             Self::Eviction => Some(("policy", "v1", "Eviction")),
             Self::Token => Some(("authentication.k8s.io", "v1", "TokenRequest")),
             Self::Binding => Some(("", "v1", "Binding")),
-            Self::Status | Self::Log | Self::Finalize | Self::Stream => None,
+            Self::Stream(kind) => Some(("", "v1", kind)),
+            Self::Status | Self::Log | Self::Finalize => None,
         }
     }
 }
@@ -118,6 +119,8 @@ pub enum Columns {
 
 pub(super) const ALL_VERBS: &[&str] =
     &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+pub(super) const NO_DELETE_COLLECTION: &[&str] =
+    &["create", "delete", "get", "list", "patch", "update", "watch"];
 pub(super) const CREATE: &[&str] = &["create"];
 pub(super) const GET: &[&str] = &["get"];
 pub(super) const READ_WRITE: &[&str] = &["get", "patch", "update"];
@@ -174,6 +177,13 @@ pub struct Group {
     pub name: String,
     /// In order of preference.
     pub versions: Vec<Version>,
+}
+
+impl Group {
+    pub(super) fn is_built_in(&self) -> bool {
+        let mut resources = self.versions.iter().flat_map(|version| version.resources.values());
+        resources.any(|served| !served.traits.custom)
+    }
 }
 
 /// One version of a group, with its resources by plural name.

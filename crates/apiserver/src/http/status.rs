@@ -268,6 +268,28 @@ impl Status {
         .about(Details::default())
     }
 
+    /// No clause of `Accept` names a form this server writes.
+    pub(super) fn no_such_form() -> Self {
+        Self::new(
+            StatusCode::NOT_ACCEPTABLE,
+            "NotAcceptable",
+            "406: Not Acceptable\n\nAvailable representations: application/json, \
+             application/yaml, application/vnd.kubernetes.protobuf, \
+             application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch",
+        )
+        .about(Details::default())
+    }
+
+    /// A patch in none of the dialects.
+    pub(super) fn no_such_patch() -> Self {
+        Self::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "UnsupportedMediaType",
+            "415: Unsupported Media Type",
+        )
+        .about(Details::default())
+    }
+
     pub(super) fn not_acceptable(accepted: &[&str]) -> Self {
         let message =
             format!("only the following media types are accepted: {}", accepted.join(", "));
@@ -314,7 +336,7 @@ impl Status {
         Self::new(
             StatusCode::GATEWAY_TIMEOUT,
             "Timeout",
-            format!("Too large resource version: {asked}, current: {current}"),
+            format!("Timeout: Too large resource version: {asked}, current: {current}"),
         )
         .about(Details {
             causes: vec![Cause {

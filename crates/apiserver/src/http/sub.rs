@@ -46,7 +46,7 @@ pub(super) async fn serve(call: &mut Call) -> Result<Response, Status> {
         (Action::Log, _) => log::read(call).await,
         (Action::Token, _) => token::issue(call),
         (Action::Finalize, _) => finalize::replace(call).await,
-        (Action::Stream, _) => Err(Status::not_implemented(format!(
+        (Action::Stream(_), _) => Err(Status::not_implemented(format!(
             "this server does not stream into containers: {} is not available",
             sub.name
         ))),

@@ -35,7 +35,8 @@ pub(super) fn verb(call: &Call) -> &'static str {
 pub(super) fn is_watch(call: &Call) -> bool {
     matches!(call.method, Method::GET)
         && call.target.subresource.is_none()
-        && (call.target.watch || call.query.flag("watch").unwrap_or(false))
+        && (call.target.watch
+            || (call.target.name.is_none() && call.query.flag("watch").unwrap_or(false)))
 }
 
 /// Answers a request on a resource or one of its objects.

@@ -112,7 +112,17 @@ fn start(call: &Call, options: &ListOptions) -> Result<Parts, Failure> {
     };
     let store = call.server.store();
     let namespace = call.target.namespace.as_deref();
-    let asked = list::revision(&options.resource_version).map_err(Failure::Request)?;
+    let asked = list::revision(&options.resource_version).map_err(|_| {
+        let text = &options.resource_version;
+        Failure::Request(Status::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "",
+            format!(
+                "resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: \
+                 invalid syntax"
+            ),
+        ))
+    })?;
     let current = store.revision();
     let begins_with_state = match options.send_initial_events {
         Some(wanted) => wanted,

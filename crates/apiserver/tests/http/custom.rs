@@ -142,7 +142,7 @@ async fn an_update_needs_a_version() {
     let refused = rig.put(&format!("{WIDGETS}/one"), &widget("one")).await;
     assert_eq!(
         refused.failure().2,
-        "Widget.example.com \"one\" is invalid: metadata.resourceVersion: Invalid value: 0: must \
+        "widgets.example.com \"one\" is invalid: metadata.resourceVersion: Invalid value: 0: must \
          be specified for an update"
     );
 }

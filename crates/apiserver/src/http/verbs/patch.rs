@@ -22,7 +22,7 @@ pub(in crate::http) async fn patch(call: &mut Call, part: Part) -> Result<Respon
     check_options(&options, kind)?;
     let body = match kind {
         BodyKind::JsonPatch => Value::Null,
-        _ => decode::value(&call.body, kind)?,
+        _ => decode::patch(&call.body, kind)?,
     };
     let mut change = Patch { kind, body, options: options.clone(), creates: part == Part::Main };
     let outcome = write::modify(call, &options, part, &mut change).await?;
@@ -72,9 +72,6 @@ impl Patch {
             meta::set(&mut intent, "name", call.name());
         }
         claim_name(call, &intent)?;
-        if call.served.namespaced {
-            meta::set(&mut intent, "namespace", call.namespace());
-        }
         Ok(intent)
     }
 
@@ -99,6 +96,10 @@ impl Change for Patch {
 
     fn tracks(&self) -> bool {
         self.kind != BodyKind::Apply
+    }
+
+    fn patches(&self) -> bool {
+        true
     }
 
     fn create(&mut self, call: &mut Call) -> Option<Result<Value, Status>> {
@@ -127,14 +128,11 @@ impl Patch {
     }
 }
 
-fn refusal(error: PatchError) -> Status {
+pub(in crate::http) fn refusal(error: PatchError) -> Status {
     let code = StatusCode::from_u16(error.code()).unwrap_or(StatusCode::BAD_REQUEST);
     let status = Status::new(code, error.reason(), error.message());
     match error {
-        // The cause is kept from the message, as Kubernetes does, but not from the reader.
-        PatchError::Unprocessable(why) => {
-            status.with_causes(vec![Cause { message: why, ..Cause::default() }])
-        }
+        PatchError::Unprocessable(_) => status.with_causes(Vec::new()),
         _ => status,
     }
 }
