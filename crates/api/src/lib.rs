@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod config;
+pub mod document;
 pub mod finding;
 pub mod json;
 pub mod kind;
