@@ -16,6 +16,7 @@
 //!         400 if Strict             400            └ unknown fields: 400 if Strict      422 with causes
 //! ```
 //!
+//! Descriptions are not kept: they weigh megabytes and only the documents in [`openapi`] show them.
 //! No function here panics on any JSON; recursion is bounded by [`MAX_DEPTH`].
 
 mod build;
@@ -24,13 +25,18 @@ mod cause;
 mod cel;
 pub mod crd;
 mod custom;
+mod decode;
 mod default;
 mod format;
 mod graph;
 mod lists;
 mod meta;
-mod names;
+pub(crate) mod names;
+mod object;
+pub mod openapi;
 mod prune;
+#[cfg(test)]
+mod tests;
 mod validate;
 
 use std::sync::Arc;
@@ -38,7 +44,9 @@ use std::sync::Arc;
 use serde_json::Value;
 
 pub use build::BuildError;
+pub use built_in::Schemas;
 pub use cause::{Cause, Reason};
+pub use decode::duplicate_fields;
 pub use graph::{ListKind, MapKind, Node, Patch, Type};
 
 use graph::{Graph, NodeId};
@@ -120,41 +128,77 @@ impl Schema {
         self.graph.node(self.root)
     }
 
-    /// Drops fields the schema does not know and returns their paths (`spec.containers[0].foo`), in
-    /// document order of the schema walk.
+    /// Drops fields the schema does not know and returns their paths (`spec.containers[0].foo`). Built-in
+    /// objects also get the form they are stored in: no nulls, no empty optional lists and maps, canonical
+    /// quantities.
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
-        prune::prune(self.root(), object)
+        let dropped = prune::prune(self.root(), object);
+        if self.origin == Origin::BuiltIn {
+            built_in::normalize(self.root(), object);
+        }
+        dropped
+    }
+
+    /// The 400 message for fields that a strict client asked to refuse: those that [`Schema::prune`] dropped
+    /// and those that [`duplicate_fields`] found. `None` when there are none.
+    pub fn strict_error(&self, unknown: &[String], duplicate: &[String]) -> Option<String> {
+        let duplicate = duplicate.iter().map(|field| format!("duplicate field \"{field}\""));
+        let unknown = unknown.iter().map(|field| format!("unknown field \"{field}\""));
+        let found: Vec<String> = duplicate.chain(unknown).collect();
+        if found.is_empty() {
+            return None;
+        }
+        Some(self.undecodable(&format!("strict decoding error: {}", found.join(", "))))
+    }
+
+    fn undecodable(&self, why: &str) -> String {
+        let Gvk { version, kind, .. } = &self.gvk;
+        format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {why}")
     }
 
     /// Fills in defaults: the schema's for custom kinds, Kubernetes' own for built-in ones.
     pub fn default(&self, object: &mut Value) {
         match self.origin {
             Origin::Custom => default::default(self.root(), object),
-            Origin::BuiltIn => {}
+            Origin::BuiltIn => built_in::default(&self.gvk, object),
         }
     }
 
-    /// What a built-in kind answers with 400: the first value whose JSON type does not fit its field, worded
-    /// as the reference's decoder does (`json: cannot unmarshal string into Go struct field ...`). Custom
-    /// kinds report wrong types in [`Schema::validate`].
-    pub fn type_error(&self, _object: &Value) -> Option<String> {
-        None
+    /// Sets what creation decides after the object has its name and uid, for example a Job's selector; the
+    /// status starts afresh.
+    pub fn prepare_create(&self, object: &mut Value) {
+        if self.origin == Origin::BuiltIn {
+            built_in::prepare(&self.gvk, object);
+        }
+    }
+
+    /// The 400 message for a value whose JSON type does not fit its field, worded as the reference's decoder
+    /// does (`... json: cannot unmarshal string into Go struct field ...`). Custom kinds are only read into
+    /// structures as far as `metadata` goes; the rest of them reports wrong types in [`Schema::validate`].
+    pub fn type_error(&self, object: &Value) -> Option<String> {
+        let why = match self.origin {
+            Origin::BuiltIn => decode::type_error(self.root(), object)?,
+            Origin::Custom => decode::type_error(built_in::object_meta(), object.get("metadata")?)?,
+        };
+        Some(self.undecodable(&why))
     }
 
     /// What is wrong with a new object; empty when it is acceptable.
     pub fn validate(&self, object: &Value) -> Vec<Cause> {
         match self.origin {
             Origin::Custom => custom::validate(self, object, None),
-            Origin::BuiltIn => Vec::new(),
+            Origin::BuiltIn => built_in::check(self, object, None),
         }
     }
 
     /// What is wrong with replacing `old` by `new`: everything [`Schema::validate`] finds, except in custom
-    /// objects for parts that did not change, and changes of fields that may not change.
+    /// objects for parts that did not change, and changes of fields that may not change. Requests that are
+    /// allowed to change what an update is not (binding a pod, adding ephemeral containers) call
+    /// [`Schema::validate`] instead.
     pub fn validate_update(&self, new: &Value, old: &Value) -> Vec<Cause> {
         match self.origin {
             Origin::Custom => custom::validate(self, new, Some(old)),
-            Origin::BuiltIn => Vec::new(),
+            Origin::BuiltIn => built_in::check(self, new, Some(old)),
         }
     }
 }

@@ -3,7 +3,17 @@
 //! Shapes come from k8s-openapi, which carries the OpenAPI document that Kubernetes publishes. That copy has
 //! lost how lists and maps merge, so [`merging`] states it again. All built-in kinds share one graph.
 
+mod checks;
+mod create;
+mod defaults;
 mod merging;
+mod normal;
+
+pub(super) use checks::check;
+pub(super) use create::prepare;
+pub use create::qos_class;
+pub(super) use defaults::default;
+pub(super) use normal::normalize;
 
 use std::any::TypeId;
 use std::collections::BTreeMap;
@@ -47,7 +57,6 @@ pub enum Scope {
 pub struct Schemas {
     kinds: Vec<Kind>,
     by_kind: BTreeMap<Gvk, Schema>,
-    definitions: Map<String, Value>,
     graph: Arc<Graph>,
     object_meta: NodeId,
 }
@@ -68,11 +77,7 @@ impl Schemas {
     }
 
     fn build() -> Self {
-        let mut catalogue = Catalogue::new();
-        catalogue.add_all();
-        let Catalogue { mut generator, kinds } = catalogue;
-        let mut definitions = generator.take_definitions(false);
-        merging::annotate(&mut definitions);
+        let (kinds, definitions) = published();
         let (graph, roots) = build::definitions(&definitions)
             .expect("the definitions are compiled in and a test builds them");
         let object_meta = *roots
@@ -95,13 +100,19 @@ impl Schemas {
             })
             .collect();
         let kinds = kinds.into_iter().map(|(kind, _)| kind).collect();
-        Self { kinds, by_kind, definitions, graph, object_meta }
+        Self { kinds, by_kind, graph, object_meta }
     }
+}
 
-    /// The OpenAPI definitions by name, with merge facts.
-    pub(super) fn definitions(&self) -> &Map<String, Value> {
-        &self.definitions
-    }
+/// All kinds with the name of their definition, and the definitions with merge facts. Made anew on each call:
+/// the descriptions weigh megabytes and only OpenAPI documents need them.
+pub(super) fn published() -> (Vec<(Kind, String)>, Map<String, Value>) {
+    let mut catalogue = Catalogue::new();
+    catalogue.add_all();
+    let Catalogue { mut generator, kinds } = catalogue;
+    let mut definitions = generator.take_definitions(false);
+    merging::annotate(&mut definitions);
+    (kinds, definitions)
 }
 
 struct Catalogue {

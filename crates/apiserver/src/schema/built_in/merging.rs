@@ -41,6 +41,7 @@ const POD_SPEC: &str = "io.k8s.api.core.v1.PodSpec";
 const POD_STATUS: &str = "io.k8s.api.core.v1.PodStatus";
 const CONTAINER: &str = "io.k8s.api.core.v1.Container";
 const EPHEMERAL: &str = "io.k8s.api.core.v1.EphemeralContainer";
+const JSON: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON";
 const JSON_SCHEMA: &str =
     "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
 
@@ -186,7 +187,7 @@ const KEY_DEFAULTS: &[(&str, &str, &str)] = &[
 
 /// Types that hold any JSON.
 const FREE: &[&str] = &[
-    "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON",
+    JSON,
     "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1",
     "io.k8s.apimachinery.pkg.runtime.RawExtension",
 ];
@@ -230,6 +231,9 @@ pub(super) fn annotate(definitions: &mut Map<String, Value>) {
             set(definition, "x-kubernetes-preserve-unknown-fields", json!(true));
         }
     }
+    if let Some(any) = definitions.get_mut(JSON).and_then(Value::as_object_mut) {
+        any.remove("type");
+    }
     for definition in definitions.values_mut() {
         mark_atomic_lists(definition);
     }
@@ -264,13 +268,13 @@ fn set(schema: &mut Value, name: &str, value: Value) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Schemas;
+    use super::super::published;
     use super::*;
 
     /// A misspelt row would otherwise be skipped in silence.
     #[test]
     fn every_row_names_something_that_exists() {
-        let mut definitions = Schemas::built_in().definitions().clone();
+        let (_, mut definitions) = published();
         for row in FIELDS {
             let field = property(&mut definitions, row.definition, row.field);
             assert!(field.is_some(), "{} {}", row.definition, row.field);
