@@ -1,10 +1,14 @@
 //! The `tidepool` program: what was typed, what is meant, what to print.
 
 mod config;
+mod down;
 mod input;
 mod install;
+mod object;
 mod output;
 mod reference;
+mod state;
+mod up;
 
 use std::process::ExitCode;
 
@@ -20,6 +24,7 @@ struct Arguments {
 
 const EXAMPLES: &str = "\
 Examples:
+  tidepool up
   tidepool config check slo-controller-config.yaml
   tidepool install crds | kubectl apply --server-side -f -
 
@@ -27,6 +32,11 @@ Exit codes: 0 done, 1 findings or a refused request, 2 wrong usage or an error."
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Up(up::Arguments),
+    Down(down::Arguments),
+    Get(object::get::Arguments),
+    Apply(object::apply::Arguments),
+    Delete(object::delete::Arguments),
     /// Check configuration, or show what a node gets from it
     #[command(subcommand)]
     Config(config::Command),
@@ -50,6 +60,11 @@ enum Outcome {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.command {
+        Command::Up(arguments) => arguments.run(),
+        Command::Down(arguments) => arguments.run(),
+        Command::Get(arguments) => object::run(arguments.run()),
+        Command::Apply(arguments) => object::run(arguments.run()),
+        Command::Delete(arguments) => object::run(arguments.run()),
         Command::Config(command) => command.run(),
         Command::Install(command) => command.run(),
         Command::Reference(command) => command.run(),
