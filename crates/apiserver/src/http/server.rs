@@ -9,9 +9,11 @@ use tokio::sync::{Mutex, Semaphore, watch};
 use super::admission::{Cache, Caller, EndpointResolver, ServiceResolver};
 use super::auth::Tokens;
 use super::kinds::{Definition, Registry, Served};
+use super::metrics::Metrics;
 use super::source::{Clock, Ids, RandomIds, SystemClock};
 use super::status::Status;
 use super::sub::LogSource;
+use crate::schema::openapi::OpenApi;
 use crate::store::{Collection, Store, Stored};
 
 /// How a server is set up; the default suits tests: no token, system clock, random ids.
@@ -62,6 +64,8 @@ struct Inner {
     closing: watch::Sender<bool>,
     webhooks: Cache,
     caller: Caller,
+    documents: ArcSwap<OpenApi>,
+    metrics: Metrics,
 }
 
 impl ApiServer {
@@ -81,6 +85,8 @@ impl ApiServer {
             closing: watch::Sender::new(false),
             webhooks: Cache::new(),
             caller: Caller::default(),
+            documents: ArcSwap::from_pointee(OpenApi::new([])),
+            metrics: Metrics::default(),
         };
         let server = Self { inner: Arc::new(inner) };
         server.refresh_registry();
@@ -110,6 +116,14 @@ impl ApiServer {
 
     pub(super) fn webhooks(&self) -> &Cache {
         &self.inner.webhooks
+    }
+
+    pub(super) fn documents(&self) -> Arc<OpenApi> {
+        self.inner.documents.load_full()
+    }
+
+    pub(super) fn metrics(&self) -> &Metrics {
+        &self.inner.metrics
     }
 
     pub(super) fn caller(&self) -> &Caller {
@@ -142,14 +156,17 @@ impl ApiServer {
     /// Serves exactly the kinds whose definitions are in the store and established.
     pub(super) fn refresh_registry(&self) {
         let collection = Collection::new("apiextensions.k8s.io", "customresourcedefinitions");
-        let definitions: Vec<Definition> = self
+        let objects: Vec<Value> = self
             .inner
             .store
             .list(&collection, None)
             .iter()
             .filter_map(|stored| serde_json::from_slice::<Value>(&stored.json).ok())
             .filter(super::definitions::is_established)
-            .filter_map(|object| match Definition::from_object(&object) {
+            .collect();
+        let definitions: Vec<Definition> = objects
+            .iter()
+            .filter_map(|object| match Definition::from_object(object) {
                 Ok(definition) => Some(definition),
                 Err(error) => {
                     tracing::warn!(%error, "cannot serve a custom resource definition");
@@ -157,6 +174,7 @@ impl ApiServer {
                 }
             })
             .collect();
+        self.inner.documents.store(Arc::new(OpenApi::new(&objects)));
         self.inner.registry.store(Arc::new(Registry::with_definitions(definitions.iter())));
     }
 

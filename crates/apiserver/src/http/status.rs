@@ -319,11 +319,6 @@ impl Status {
         })
     }
 
-    pub fn timeout(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", message)
-            .about(Details { retry_after_seconds: Some(0), ..Details::default() })
-    }
-
     pub fn too_many_requests(message: impl Into<String>, retry_after: Option<u32>) -> Self {
         Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message)
             .about(Details { retry_after_seconds: retry_after, ..Details::default() })

@@ -231,8 +231,9 @@ async fn webhooks_learn_of_dry_runs() {
     assert_eq!(hook.questions()[0]["dryRun"], true);
     let mut careless = hook.entry("w");
     careless["sideEffects"] = json!("Some");
-    let refused = rig.post(VALIDATING, &json!({"metadata": {"name": "w"}, "webhooks": [careless]}));
-    assert_eq!(refused.await.failure().0, 422, "side effects that a dry run would have");
+    let configuration = json!({"metadata": {"name": "w"}, "webhooks": [careless]});
+    let refused = rig.post(VALIDATING, &configuration).await;
+    assert_eq!(refused.failure().0, 422, "side effects that a dry run would have");
 }
 
 #[tokio::test]

@@ -11,12 +11,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::{Request, Uri, header};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use parking_lot::Mutex;
-use rustls::pki_types::CertificateDer;
+use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
@@ -160,10 +160,12 @@ fn connect(authority: &[u8], name: &str) -> Result<Https, String> {
         .map_err(|error| error.to_string())?
         .with_root_certificates(roots)
         .with_no_client_auth();
+    let proven = ServerName::try_from(name.to_owned())
+        .map_err(|error| format!("invalid server name {name:?}: {error}"))?;
     let connector = HttpsConnectorBuilder::new()
         .with_tls_config(tls)
         .https_only()
-        .with_server_name(name.to_owned())
+        .with_server_name_resolver(FixedServerNameResolver::new(proven))
         .enable_http1()
         .build();
     Ok(Client::builder(TokioExecutor::new())

@@ -61,7 +61,6 @@ fn options(call: &Call, attributes: &Attributes) -> Value {
         (Operation::Update, "PATCH") => "PatchOptions",
         (Operation::Update, _) => "UpdateOptions",
         (Operation::Delete, _) => "DeleteOptions",
-        (Operation::Connect, _) => return Value::Null,
     };
     let mut options = json!({"kind": kind, "apiVersion": "meta.k8s.io/v1"});
     if attributes.dry_run {
