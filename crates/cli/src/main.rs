@@ -1,5 +1,6 @@
 //! The `tidepool` program: what was typed, what is meant, what to print.
 
+mod bench;
 mod config;
 mod down;
 mod input;
@@ -43,6 +44,8 @@ enum Command {
     /// Print what a cluster needs before Tidepool can run there
     #[command(subcommand)]
     Install(install::Command),
+    #[command(subcommand)]
+    Bench(bench::Command),
     /// Print a page of the generated reference
     #[command(subcommand, hide = true)]
     Reference(reference::Command),
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
         Command::Delete(arguments) => object::run(arguments.run()),
         Command::Config(command) => command.run(),
         Command::Install(command) => command.run(),
+        Command::Bench(command) => command.run(),
         Command::Reference(command) => command.run(),
     };
     match result {
