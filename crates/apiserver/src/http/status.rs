@@ -327,11 +327,7 @@ impl Status {
         })
     }
 
-<<<<<<< HEAD
-    pub fn too_many_requests(message: impl Into<String>, retry_after: Option<u32>) -> Self {
-=======
     pub(super) fn too_many_requests(message: impl Into<String>, retry_after: Option<u32>) -> Self {
->>>>>>> http
         Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message)
             .about(Details { retry_after_seconds: retry_after, ..Details::default() })
     }
