@@ -6,7 +6,7 @@ use std::{fs, thread};
 
 use anyhow::{Context, bail};
 use clap::Args;
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::state::{self, StateDir};
 use crate::{Outcome, output};
@@ -42,7 +42,7 @@ impl Arguments {
         match state::holder(&dir) {
             Some(pid) if self.dry_run => say(&format!("would stop process {}", raw(pid)))?,
             Some(pid) => {
-                stop(pid)?;
+                stop(&dir, pid)?;
                 say(&format!("stopped process {}", raw(pid)))?;
             }
             None => say(&format!("nothing is running in {}", dir.display()))?,
@@ -62,10 +62,11 @@ fn raw(pid: Pid) -> i32 {
     pid.as_raw_nonzero().get()
 }
 
-fn stop(pid: Pid) -> anyhow::Result<()> {
+/// Done when the process has let go of the state directory.
+fn stop(dir: &Path, pid: Pid) -> anyhow::Result<()> {
     kill_process(pid, Signal::TERM).with_context(|| format!("cannot stop process {}", raw(pid)))?;
     let mut waited = Duration::ZERO;
-    while test_kill_process(pid).is_ok() {
+    while state::holder(dir) == Some(pid) {
         if waited >= PATIENCE {
             bail!("process {} has not ended after {} s", raw(pid), PATIENCE.as_secs());
         }
