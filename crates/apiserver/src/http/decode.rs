@@ -1,0 +1,127 @@
+//! How does a request body become an object?
+//!
+//! ```text
+//! bytes ── JSON or YAML ──> value ── right kind? ── right types? ──> unknown fields ──> defaults
+//! ```
+//!
+//! Unknown and doubled fields are dropped, and depending on `fieldValidation` ignored, reported
+//! as warnings or refused.
+
+use serde_json::Value;
+
+use super::kinds::Served;
+use super::meta;
+use super::negotiate::BodyKind;
+use super::query::FieldValidation;
+use super::status::Status;
+
+/// Reads a body as one value. Nesting beyond the parser's limit is an error like any other.
+pub fn value(body: &[u8], kind: BodyKind) -> Result<Value, Status> {
+    let broken = |error: String| {
+        Status::bad_request(format!(
+            "the object provided is unrecognized (must be of type Object): {error} ({})",
+            excerpt(body)
+        ))
+    };
+    match kind {
+        BodyKind::Yaml | BodyKind::Apply => {
+            let text = std::str::from_utf8(body).map_err(|error| broken(error.to_string()))?;
+            // Most apply bodies are JSON already, which is far cheaper to read as such.
+            if let Ok(value) = serde_json::from_slice(body) {
+                return Ok(value);
+            }
+            serde_saphyr::from_str(text).map_err(|error| broken(error.to_string()))
+        }
+        _ => serde_json::from_slice(body).map_err(|error| broken(error.to_string())),
+    }
+}
+
+/// The first bytes of a body, as hexadecimal like Kubernetes shows them.
+fn excerpt(body: &[u8]) -> String {
+    let shown: String = body.iter().take(24).map(|byte| format!("{byte:02x}")).collect();
+    match body.len() {
+        0..=24 => shown,
+        _ => format!("{shown} ..."),
+    }
+}
+
+/// The fields a strict client would want to hear about.
+#[derive(Debug, Default)]
+pub struct Complaints(Vec<String>);
+
+impl Complaints {
+    pub fn unknown(&mut self, paths: impl IntoIterator<Item = String>) {
+        self.0.extend(paths.into_iter().map(|path| format!("unknown field \"{path}\"")));
+    }
+
+    pub fn doubled(&mut self, paths: impl IntoIterator<Item = String>) {
+        self.0.extend(paths.into_iter().map(|path| format!("duplicate field \"{path}\"")));
+    }
+
+    /// Warns or refuses, as the client asked.
+    pub fn settle(
+        self,
+        validation: FieldValidation,
+        served: &Served,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), Status> {
+        match validation {
+            _ if self.0.is_empty() => Ok(()),
+            FieldValidation::Ignore => Ok(()),
+            FieldValidation::Warn => {
+                warnings.extend(self.0);
+                Ok(())
+            }
+            FieldValidation::Strict => Err(Status::bad_request(format!(
+                "{} in version {:?} cannot be handled as a {}: strict decoding error: {}",
+                served.kind,
+                served.version,
+                served.kind,
+                self.0.join(", ")
+            ))),
+        }
+    }
+}
+
+/// Checks that an object is of the kind the path serves; absent type facts are filled in.
+pub fn check_kind(object: &mut Value, served: &Served) -> Result<(), Status> {
+    meta::check_shape(object)?;
+    let wanted = served.api_version();
+    let (api_version, kind) = (meta::api_version(object), meta::kind(object));
+    if !api_version.is_empty() && api_version != wanted {
+        return Err(Status::bad_request(format!(
+            "the API version in the data ({api_version}) does not match the expected API version \
+             ({wanted})"
+        )));
+    }
+    if !kind.is_empty() && kind != served.kind {
+        return Err(Status::bad_request(format!(
+            "{kind} in version {:?} cannot be handled as a {}: converting ({kind}) to ({}): \
+             unknown conversion",
+            served.version, served.kind, served.kind
+        )));
+    }
+    if let Some(fields) = object.as_object_mut() {
+        fields.insert("apiVersion".into(), wanted.into());
+        fields.insert("kind".into(), served.kind.as_str().into());
+    }
+    Ok(())
+}
+
+/// Brings an object into the kind's shape: types checked, unknown fields dropped, defaults set.
+pub fn shape(
+    object: &mut Value,
+    served: &Served,
+    complaints: &mut Complaints,
+) -> Result<(), Status> {
+    let Some(schema) = &served.schema else { return Ok(()) };
+    if let Some(error) = schema.type_error(object) {
+        return Err(Status::bad_request(format!(
+            "{} in version {:?} cannot be handled as a {}: {error}",
+            served.kind, served.version, served.kind
+        )));
+    }
+    complaints.unknown(schema.prune(object));
+    schema.default(object);
+    Ok(())
+}

@@ -1,0 +1,214 @@
+//! What does the store hold at one revision?
+//!
+//! A [`State`] is an immutable value built from persistent ordered maps: a
+//! clone is a few reference counts, and the next write copies only the path to
+//! the object it touches. Readers take the current state and keep it as long
+//! as they like; nobody waits for anybody.
+
+use std::{ops::Bound, sync::Arc};
+
+use imbl::OrdMap;
+
+use super::{
+    body::Body,
+    error::WriteError,
+    event::{Change, Event, EventKind},
+    key::{Collection, Key, Place, PlaceRef, Revision},
+};
+
+/// One object as it was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stored {
+    pub key: Key,
+    pub revision: Revision,
+    /// The whole object as compact JSON, `metadata.resourceVersion` included.
+    pub json: Arc<[u8]>,
+}
+
+/// An object within its collection, which knows its name already.
+#[derive(Debug, Clone)]
+pub(super) struct Entry {
+    pub(super) revision: Revision,
+    pub(super) json: Arc<[u8]>,
+}
+
+impl Entry {
+    fn stored(&self, collection: &Collection, place: &Place) -> Stored {
+        let key = Key {
+            collection: collection.clone(),
+            namespace: Arc::clone(&place.namespace),
+            name: Arc::clone(&place.name),
+        };
+        Stored { key, revision: self.revision, json: Arc::clone(&self.json) }
+    }
+}
+
+pub(super) type Objects = OrdMap<Place, Entry>;
+
+/// One collection and the last revision that changed it.
+#[derive(Debug, Clone)]
+pub(super) struct Table {
+    pub(super) changed: Revision,
+    pub(super) objects: Objects,
+}
+
+/// What a write wants of the object that is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Intent {
+    Create,
+    Replace { expected: Revision },
+    Remove { expected: Revision },
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct State {
+    pub(super) revision: Revision,
+    pub(super) tables: OrdMap<Collection, Table>,
+}
+
+impl State {
+    pub(super) fn empty() -> Self {
+        Self { revision: Revision::FIRST, tables: OrdMap::new() }
+    }
+
+    pub(super) fn get(&self, key: &Key) -> Option<Stored> {
+        let entry = self.tables.get(&key.collection)?.objects.get(&key.place_ref())?;
+        Some(Stored { key: key.clone(), revision: entry.revision, json: Arc::clone(&entry.json) })
+    }
+
+    pub(super) fn snapshot(&self, collection: &Collection, namespace: Option<&str>) -> Snapshot {
+        let objects = self.tables.get(collection).map(|table| table.objects.clone());
+        Snapshot {
+            revision: self.revision,
+            collection: collection.clone(),
+            namespace: namespace.map(Arc::from),
+            objects: objects.unwrap_or_default(),
+        }
+    }
+
+    /// Carries out one write at the next revision, or says why it cannot be.
+    pub(super) fn apply(
+        &mut self,
+        key: &Key,
+        intent: Intent,
+        body: &Body,
+    ) -> Result<Change, WriteError> {
+        let key = self.intern(key);
+        let current = self.get(&key);
+        let kind = match (intent, &current) {
+            (Intent::Create, None) => EventKind::Added,
+            (Intent::Create, Some(_)) => return Err(WriteError::Exists),
+            (_, None) => return Err(WriteError::Missing),
+            (Intent::Replace { expected }, Some(current)) if current.revision == expected => {
+                EventKind::Modified
+            }
+            (Intent::Remove { expected }, Some(current)) if current.revision == expected => {
+                EventKind::Deleted
+            }
+            (_, Some(current)) => return Err(WriteError::Conflict { current: current.clone() }),
+        };
+
+        let revision = self.revision.next();
+        self.revision = revision;
+        let object = Stored { key: key.clone(), revision, json: body.at(revision) };
+        let table = self
+            .tables
+            .entry(key.collection.clone())
+            .or_insert_with(|| Table { changed: revision, objects: Objects::new() });
+        table.changed = revision;
+        if kind == EventKind::Deleted {
+            table.objects.remove(&key.place_ref());
+        } else {
+            let entry = Entry { revision, json: Arc::clone(&object.json) };
+            table.objects.insert(key.place(), entry);
+        }
+
+        let previous_revision = current.as_ref().map(|stored| stored.revision);
+        let previous = current.map(|stored| stored.json);
+        Ok(Change { event: Arc::new(Event { kind, object, previous }), previous_revision })
+    }
+
+    /// The same key, made of the texts that are in memory already.
+    fn intern(&self, key: &Key) -> Key {
+        let Some((collection, table)) = self.tables.get_key_value(&key.collection) else {
+            return key.clone();
+        };
+        // The object itself, or else its nearest successor in the namespace.
+        let place = key.place_ref();
+        let neighbour = table.objects.range((Bound::Included(place), Bound::Unbounded)).next();
+        let share = |ours: &Arc<str>, theirs: &Arc<str>| {
+            Arc::clone(if ours == theirs { theirs } else { ours })
+        };
+        let (namespace, name) = match neighbour {
+            Some((near, _)) => {
+                (share(&key.namespace, &near.namespace), share(&key.name, &near.name))
+            }
+            None => (Arc::clone(&key.namespace), Arc::clone(&key.name)),
+        };
+        Key { collection: collection.clone(), namespace, name }
+    }
+}
+
+/// A consistent view of a collection, or of one namespace of it.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    pub revision: Revision,
+    collection: Collection,
+    namespace: Option<Arc<str>>,
+    objects: Objects,
+}
+
+impl Snapshot {
+    pub(super) fn new(revision: Revision, collection: Collection, objects: Objects) -> Self {
+        Self { revision, collection, namespace: None, objects }
+    }
+
+    /// The same view narrowed to one namespace, or widened to all.
+    pub fn within(self, namespace: Option<&str>) -> Self {
+        Self { namespace: namespace.map(Arc::from), ..self }
+    }
+
+    /// All objects, ordered by `namespace/name`.
+    pub fn iter(&self) -> impl Iterator<Item = Stored> {
+        self.range(None).map(|(place, entry)| entry.stored(&self.collection, place))
+    }
+
+    /// The objects that follow this name, which need not exist itself.
+    pub fn after<'a>(
+        &'a self,
+        namespace: &str,
+        name: &str,
+    ) -> impl Iterator<Item = Stored> + use<'a> {
+        self.range(Some(PlaceRef { namespace, name }))
+            .map(|(place, entry)| entry.stored(&self.collection, place))
+    }
+
+    /// How many objects follow this name.
+    pub fn count_after(&self, namespace: &str, name: &str) -> usize {
+        self.range(Some(PlaceRef { namespace, name })).count()
+    }
+
+    pub fn len(&self) -> usize {
+        match self.namespace {
+            None => self.objects.len(),
+            Some(_) => self.range(None).count(),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.range(None).next().is_none()
+    }
+
+    fn range<'a>(
+        &'a self,
+        after: Option<PlaceRef<'_>>,
+    ) -> impl Iterator<Item = (&'a Place, &'a Entry)> + use<'a> {
+        let namespace = self.namespace.as_deref();
+        // No name is empty, so an empty one stands just before its namespace.
+        let first = PlaceRef { namespace: namespace.unwrap_or(""), name: "" };
+        let start = after.map_or(first, |after| after.max(first));
+        self.objects.range((Bound::Excluded(start), Bound::Unbounded)).take_while(
+            move |(place, _)| namespace.is_none_or(|wanted| *place.namespace == *wanted),
+        )
+    }
+}
