@@ -33,12 +33,14 @@ mod path;
 mod query;
 mod respond;
 mod select;
+mod serve;
 mod server;
 mod source;
 mod status;
 mod strategy;
 mod sub;
 mod table;
+mod tls;
 mod validate;
 mod verbs;
 mod watch;
@@ -46,9 +48,11 @@ mod write;
 
 use axum::Router;
 
+pub use self::serve::{ListenError, listen};
 pub use self::server::{ApiServer, Options};
 pub use self::source::{Clock, Ids, RandomIds, SystemClock};
 pub use self::sub::{LogError, LogRequest, LogSource, LogStream};
+pub use self::tls::{CredentialError, Credentials};
 
 /// The service that answers for a server.
 pub fn router(server: ApiServer) -> Router {

@@ -24,12 +24,14 @@ mod cause;
 mod cel;
 pub mod crd;
 mod custom;
+mod decode;
 mod default;
 mod format;
 mod graph;
 mod lists;
 mod meta;
 mod names;
+mod object;
 mod prune;
 mod validate;
 
@@ -39,6 +41,7 @@ use serde_json::Value;
 
 pub use build::BuildError;
 pub use cause::{Cause, Reason};
+pub use decode::duplicate_fields;
 pub use graph::{ListKind, MapKind, Node, Patch, Type};
 
 use graph::{Graph, NodeId};
@@ -120,32 +123,66 @@ impl Schema {
         self.graph.node(self.root)
     }
 
-    /// Drops fields the schema does not know and returns their paths (`spec.containers[0].foo`), in
-    /// document order of the schema walk.
+    /// Drops fields the schema does not know and returns their paths (`spec.containers[0].foo`). Built-in
+    /// objects also get the form they are stored in: no nulls, no empty optional lists and maps, canonical
+    /// quantities.
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
-        prune::prune(self.root(), object)
+        let dropped = prune::prune(self.root(), object);
+        if self.origin == Origin::BuiltIn {
+            built_in::normalize(self.root(), object);
+        }
+        dropped
+    }
+
+    /// The 400 message for fields that a strict client asked to refuse: those that [`Schema::prune`] dropped
+    /// and those that [`duplicate_fields`] found. `None` when there are none.
+    pub fn strict_error(&self, unknown: &[String], duplicate: &[String]) -> Option<String> {
+        let duplicate = duplicate.iter().map(|field| format!("duplicate field \"{field}\""));
+        let unknown = unknown.iter().map(|field| format!("unknown field \"{field}\""));
+        let found: Vec<String> = duplicate.chain(unknown).collect();
+        if found.is_empty() {
+            return None;
+        }
+        Some(self.undecodable(&format!("strict decoding error: {}", found.join(", "))))
+    }
+
+    fn undecodable(&self, why: &str) -> String {
+        let Gvk { version, kind, .. } = &self.gvk;
+        format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {why}")
     }
 
     /// Fills in defaults: the schema's for custom kinds, Kubernetes' own for built-in ones.
     pub fn default(&self, object: &mut Value) {
         match self.origin {
             Origin::Custom => default::default(self.root(), object),
-            Origin::BuiltIn => {}
+            Origin::BuiltIn => built_in::default(&self.gvk, object),
         }
     }
 
-    /// What a built-in kind answers with 400: the first value whose JSON type does not fit its field, worded
-    /// as the reference's decoder does (`json: cannot unmarshal string into Go struct field ...`). Custom
-    /// kinds report wrong types in [`Schema::validate`].
-    pub fn type_error(&self, _object: &Value) -> Option<String> {
-        None
+    /// Sets what creation decides after the object has its name and uid, for example a Job's selector; the
+    /// status starts afresh.
+    pub fn prepare_create(&self, object: &mut Value) {
+        if self.origin == Origin::BuiltIn {
+            built_in::prepare(&self.gvk, object);
+        }
+    }
+
+    /// The 400 message for a value whose JSON type does not fit its field, worded as the reference's decoder
+    /// does (`... json: cannot unmarshal string into Go struct field ...`). Custom kinds are only read into
+    /// structures as far as `metadata` goes; the rest of them reports wrong types in [`Schema::validate`].
+    pub fn type_error(&self, object: &Value) -> Option<String> {
+        let why = match self.origin {
+            Origin::BuiltIn => decode::type_error(self.root(), object)?,
+            Origin::Custom => decode::type_error(built_in::object_meta(), object.get("metadata")?)?,
+        };
+        Some(self.undecodable(&why))
     }
 
     /// What is wrong with a new object; empty when it is acceptable.
     pub fn validate(&self, object: &Value) -> Vec<Cause> {
         match self.origin {
             Origin::Custom => custom::validate(self, object, None),
-            Origin::BuiltIn => Vec::new(),
+            Origin::BuiltIn => built_in::check(self, object, None),
         }
     }
 
@@ -154,7 +191,7 @@ impl Schema {
     pub fn validate_update(&self, new: &Value, old: &Value) -> Vec<Cause> {
         match self.origin {
             Origin::Custom => custom::validate(self, new, Some(old)),
-            Origin::BuiltIn => Vec::new(),
+            Origin::BuiltIn => built_in::check(self, new, Some(old)),
         }
     }
 }

@@ -70,8 +70,8 @@ impl Default for Limits {
 
 /// A handle to the store; clones share it.
 ///
-/// When the last handle goes, queued writes are finished first and the lock on
-/// the directory is released.
+/// When the last handle goes, it waits until queued writes are finished and the
+/// directory is released.
 #[derive(Debug, Clone)]
 pub struct Store {
     shared: Arc<Shared>,

@@ -136,6 +136,7 @@ impl<'s> Shape<'s> {
         }
         // Built-in types without any property (RawExtension, FieldsV1) hold arbitrary JSON.
         let free = node.preserves_unknown_fields()
+            || node.is_open()
             || node.kind() == Type::Any
             || (origin == Origin::BuiltIn && node.properties().next().is_none());
         free.then_some(Field { shape: Self::Untyped, named: false })

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use serde_json::Value;
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::{Mutex, Semaphore, watch};
 
 use super::auth::Tokens;
 use super::kinds::{Definition, Registry, Served};
@@ -54,6 +54,8 @@ struct Inner {
     definitions: Mutex<()>,
     tokens: Tokens,
     logs: ArcSwapOption<Arc<dyn LogSource>>,
+    /// True once watches are to end.
+    closing: watch::Sender<bool>,
 }
 
 impl ApiServer {
@@ -70,6 +72,7 @@ impl ApiServer {
             definitions,
             tokens: Tokens::default(),
             logs: ArcSwapOption::empty(),
+            closing: watch::Sender::new(false),
         };
         let server = Self { inner: Arc::new(inner) };
         server.refresh_registry();
@@ -95,6 +98,15 @@ impl ApiServer {
 
     pub(super) fn tokens(&self) -> &Tokens {
         &self.inner.tokens
+    }
+
+    /// Ends all watches; their clients come back on their own.
+    pub fn close_watches(&self) {
+        self.inner.closing.send_replace(true);
+    }
+
+    pub(super) fn closing(&self) -> watch::Receiver<bool> {
+        self.inner.closing.subscribe()
     }
 
     /// From now on, logs of containers come from here.

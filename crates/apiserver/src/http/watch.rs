@@ -11,6 +11,7 @@
 
 mod frame;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -29,7 +30,7 @@ use super::query::ListOptions;
 use super::respond;
 use super::select::Filter;
 use super::status::Status;
-use crate::store::{Event, EventKind, Revision, Stored, Watch, WatchError};
+use crate::store::{Event, EventKind, Lagged, Revision, Stored, Watch, WatchError};
 
 /// Events that are ready together leave together, up to about this many bytes.
 const CHUNK: usize = 64 << 10;
@@ -66,8 +67,7 @@ pub(super) fn watch(call: &Call, options: &ListOptions) -> Result<Response, Stat
         skip,
         bookmarks: options.allow_bookmarks.then(|| now + BOOKMARK_PERIOD),
         deadline: now + timeout(options),
-        // Keeps the server's registry and store alive as long as somebody watches.
-        _server: call.server.clone(),
+        closing: call.server.closing(),
     };
     let chunks = stream::unfold(Some(feed), |feed| async move {
         let mut feed = feed?;
@@ -155,7 +155,15 @@ struct Feed {
     /// When the next bookmark is due.
     bookmarks: Option<Instant>,
     deadline: Instant,
-    _server: super::server::ApiServer,
+    /// Becomes true when the server stops.
+    closing: tokio::sync::watch::Receiver<bool>,
+}
+
+/// What ends a watcher's wait.
+enum Wake {
+    Event(Option<Result<Arc<Event>, Lagged>>),
+    Bookmark,
+    End,
 }
 
 impl Feed {
@@ -174,29 +182,35 @@ impl Feed {
             self.frames.bookmark(&mut chunk, revision, true);
         }
         loop {
-            let ready = match self.watch.next().now_or_never() {
-                Some(ready) => ready,
+            let wake = match self.watch.next().now_or_never() {
+                Some(ready) => Wake::Event(ready),
                 None if !chunk.is_empty() => return (chunk.freeze(), true),
-                None => {
-                    let bookmark = self.bookmarks.unwrap_or(self.deadline);
-                    tokio::select! {
-                        ready = self.watch.next() => ready,
-                        () = sleep_until(self.deadline) => return self.last_chunk(),
-                        () = sleep_until(bookmark), if bookmark < self.deadline => {
-                            self.bookmark(&mut chunk);
-                            continue;
-                        }
-                    }
-                }
+                None => self.wait().await,
             };
-            match ready {
-                Some(Ok(event)) => self.push(&mut chunk, &event),
-                // Fallen behind, or the server stops: the client comes back on its own.
-                Some(Err(_)) | None => return (chunk.freeze(), false),
+            match wake {
+                Wake::Event(Some(Ok(event))) => self.push(&mut chunk, &event),
+                // Fallen behind, or the store stops: the client comes back on its own.
+                Wake::Event(Some(Err(_)) | None) => return (chunk.freeze(), false),
+                Wake::Bookmark => self.bookmark(&mut chunk),
+                Wake::End => return self.last_chunk(),
             }
             if chunk.len() >= CHUNK {
                 return (chunk.freeze(), true);
             }
+        }
+    }
+
+    async fn wait(&mut self) -> Wake {
+        let bookmark = self.bookmarks.unwrap_or(self.deadline);
+        let closing = async {
+            // An error means that the server is gone, which is an end as well.
+            let _ = self.closing.wait_for(|closing| *closing).await;
+        };
+        tokio::select! {
+            event = self.watch.next() => Wake::Event(event),
+            () = sleep_until(self.deadline) => Wake::End,
+            () = closing => Wake::End,
+            () = sleep_until(bookmark), if bookmark < self.deadline => Wake::Bookmark,
         }
     }
 

@@ -57,7 +57,11 @@ pub(super) fn definitions(
     let mut roots = BTreeMap::new();
     for (name, schema) in definitions {
         let id = builder.node(schema, name, 0)?;
-        builder.graph.data_mut(id).definition = Some(name.as_str().into());
+        let data = builder.graph.data_mut(id);
+        data.definition = Some(name.as_str().into());
+        if name.ends_with(".resource.Quantity") {
+            data.format = Format::Quantity;
+        }
         roots.insert(name.clone(), id);
     }
     builder.resolve(&roots)?;

@@ -3,7 +3,17 @@
 //! Shapes come from k8s-openapi, which carries the OpenAPI document that Kubernetes publishes. That copy has
 //! lost how lists and maps merge, so [`merging`] states it again. All built-in kinds share one graph.
 
+mod checks;
+mod create;
+mod defaults;
 mod merging;
+mod normal;
+
+pub(super) use checks::check;
+pub(super) use create::prepare;
+pub use create::qos_class;
+pub(super) use defaults::default;
+pub(super) use normal::normalize;
 
 use std::any::TypeId;
 use std::collections::BTreeMap;

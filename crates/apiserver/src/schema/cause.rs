@@ -145,10 +145,6 @@ impl Causes {
         self.found.len()
     }
 
-    pub(super) fn truncate(&mut self, length: usize) {
-        self.found.truncate(length);
-    }
-
     pub(super) fn iter(&self) -> impl Iterator<Item = &Cause> {
         self.found.iter()
     }

@@ -9,7 +9,8 @@ mod structural;
 use serde_json::{Value, json};
 
 use super::cause::{Causes, Path};
-use super::meta::{self, NameRule, text};
+use super::meta::{self, NameRule};
+use super::object::{list as items, text};
 use super::{BuildError, Gvk, Schema, names};
 
 /// Why a version of a definition has no usable schema.
@@ -41,10 +42,6 @@ impl Schema {
         built.namespaced = Some(text(spec, "scope") == "Namespaced");
         Ok(built)
     }
-}
-
-fn items<'a>(value: &'a Value, field: &str) -> &'a [Value] {
-    value.get(field).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
 /// What is wrong with a definition; the object has its defaults.

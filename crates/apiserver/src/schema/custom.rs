@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use super::cause::{Cause, Causes, Path, Reason};
 use super::graph::Node;
-use super::meta::{self, NameRule, text};
+use super::meta::{self, NameRule};
+use super::object::text;
 use super::{MAX_DEPTH, Schema, cel, lists, validate};
 
 pub(super) fn validate(schema: &Schema, object: &Value, old: Option<&Value>) -> Vec<Cause> {

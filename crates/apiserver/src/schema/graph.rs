@@ -263,6 +263,11 @@ impl<'a> Node<'a> {
         }
     }
 
+    /// True for `additionalProperties: true`: a map of anything.
+    pub fn is_open(self) -> bool {
+        self.data().additional == Additional::Open
+    }
+
     /// The shape of the elements of a list.
     pub fn items(self) -> Option<Node<'a>> {
         self.data().items.map(|id| self.graph.node(id))

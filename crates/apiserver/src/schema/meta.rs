@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::cause::{Causes, Path};
 use super::names::{self, Findings};
+use super::object::text;
 
 const ANNOTATIONS_LIMIT: u64 = 256 * 1024;
 const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
@@ -36,11 +37,6 @@ pub(super) struct Rules {
     pub(super) namespaced: Option<bool>,
     /// Finalizers need a domain, unless they are Kubernetes' own.
     pub(super) qualified_finalizers: bool,
-}
-
-/// A string field, empty when absent.
-pub(super) fn text<'a>(value: &'a Value, field: &str) -> &'a str {
-    value.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Checks `metadata` of a whole object or of an embedded one.

@@ -59,10 +59,10 @@ pub(super) fn undo(objects: &mut Objects, change: &Change) {
     match (event.kind, previous_revision, &event.previous) {
         (EventKind::Modified | EventKind::Deleted, Some(revision), Some(json)) => {
             let entry = Entry { revision: *revision, json: Arc::clone(json) };
-            objects.insert(event.object.key.place(), entry);
+            objects.insert_mut(event.object.key.place(), entry);
         }
         _ => {
-            objects.remove(&event.object.key.place_ref());
+            objects.remove_mut(&event.object.key.place());
         }
     }
 }

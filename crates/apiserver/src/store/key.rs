@@ -6,8 +6,6 @@
 
 use std::{cmp::Ordering, fmt, sync::Arc};
 
-use equivalent::{Comparable, Equivalent};
-
 /// No name on the wire is longer than 253 bytes; a little room costs nothing.
 const LONGEST_PART: usize = 512;
 
@@ -104,10 +102,6 @@ impl Key {
     pub(super) fn place(&self) -> Place {
         Place { namespace: Arc::clone(&self.namespace), name: Arc::clone(&self.name) }
     }
-
-    pub(super) fn place_ref(&self) -> PlaceRef<'_> {
-        PlaceRef { namespace: &self.namespace, name: &self.name }
-    }
 }
 
 /// `pods/shop/web-0`, `nodes/n1`.
@@ -157,56 +151,25 @@ pub(super) struct Place {
     pub(super) name: Arc<str>,
 }
 
-/// A borrowed [`Place`], to look up without allocating.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct PlaceRef<'a> {
-    pub(super) namespace: &'a str,
-    pub(super) name: &'a str,
-}
-
 impl Place {
-    pub(super) fn as_ref(&self) -> PlaceRef<'_> {
-        PlaceRef { namespace: &self.namespace, name: &self.name }
+    pub(super) fn new(namespace: &str, name: &str) -> Self {
+        Self { namespace: Arc::from(namespace), name: Arc::from(name) }
     }
 }
 
 impl Ord for Place {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.as_ref().cmp(&other.as_ref())
-    }
-}
-
-impl PartialOrd for Place {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for PlaceRef<'_> {
-    fn cmp(&self, other: &Self) -> Ordering {
         if self.namespace == other.namespace {
-            return self.name.cmp(other.name);
+            return self.name.cmp(&other.name);
         }
         let slash = std::iter::once(b'/');
         self.namespace.bytes().chain(slash.clone()).cmp(other.namespace.bytes().chain(slash))
     }
 }
 
-impl PartialOrd for PlaceRef<'_> {
+impl PartialOrd for Place {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
-    }
-}
-
-impl Equivalent<Place> for PlaceRef<'_> {
-    fn equivalent(&self, key: &Place) -> bool {
-        *self == key.as_ref()
-    }
-}
-
-impl Comparable<Place> for PlaceRef<'_> {
-    fn compare(&self, key: &Place) -> Ordering {
-        self.cmp(&key.as_ref())
     }
 }
 
@@ -224,12 +187,8 @@ mod tests {
             b in ("[a-c.:0-]{0,3}", "[a-c.:0-]{1,3}"),
         ) {
             let text = |place: &(String, String)| format!("{}/{}", place.0, place.1);
-            let place = |place: &(String, String)| Place {
-                namespace: place.0.as_str().into(),
-                name: place.1.as_str().into(),
-            };
+            let place = |place: &(String, String)| Place::new(&place.0, &place.1);
             prop_assert_eq!(place(&a).cmp(&place(&b)), text(&a).cmp(&text(&b)));
-            prop_assert_eq!(place(&a).as_ref().compare(&place(&b)), text(&a).cmp(&text(&b)));
         }
     }
 

@@ -7,13 +7,13 @@
 
 use std::{ops::Bound, sync::Arc};
 
-use imbl::OrdMap;
+use rpds::RedBlackTreeMapSync;
 
 use super::{
     body::Body,
     error::WriteError,
     event::{Change, Event, EventKind},
-    key::{Collection, Key, Place, PlaceRef, Revision},
+    key::{Collection, Key, Place, Revision},
 };
 
 /// One object as it was written.
@@ -43,7 +43,8 @@ impl Entry {
     }
 }
 
-pub(super) type Objects = OrdMap<Place, Entry>;
+pub(super) type Objects = RedBlackTreeMapSync<Place, Entry>;
+pub(super) type Tables = RedBlackTreeMapSync<Collection, Table>;
 
 /// One collection and the last revision that changed it.
 #[derive(Debug, Clone)]
@@ -63,16 +64,16 @@ pub(super) enum Intent {
 #[derive(Debug, Clone)]
 pub(super) struct State {
     pub(super) revision: Revision,
-    pub(super) tables: OrdMap<Collection, Table>,
+    pub(super) tables: Tables,
 }
 
 impl State {
     pub(super) fn empty() -> Self {
-        Self { revision: Revision::FIRST, tables: OrdMap::new() }
+        Self { revision: Revision::FIRST, tables: Tables::default() }
     }
 
     pub(super) fn get(&self, key: &Key) -> Option<Stored> {
-        let entry = self.tables.get(&key.collection)?.objects.get(&key.place_ref())?;
+        let entry = self.tables.get(&key.collection)?.objects.get(&key.place())?;
         Some(Stored { key: key.clone(), revision: entry.revision, json: Arc::clone(&entry.json) })
     }
 
@@ -111,16 +112,18 @@ impl State {
         let revision = self.revision.next();
         self.revision = revision;
         let object = Stored { key: key.clone(), revision, json: body.at(revision) };
-        let table = self
-            .tables
-            .entry(key.collection.clone())
-            .or_insert_with(|| Table { changed: revision, objects: Objects::new() });
-        table.changed = revision;
-        if kind == EventKind::Deleted {
-            table.objects.remove(&key.place_ref());
-        } else {
-            let entry = Entry { revision, json: Arc::clone(&object.json) };
-            table.objects.insert(key.place(), entry);
+        if !self.tables.contains_key(&key.collection) {
+            let table = Table { changed: revision, objects: Objects::default() };
+            self.tables.insert_mut(key.collection.clone(), table);
+        }
+        if let Some(table) = self.tables.get_mut(&key.collection) {
+            table.changed = revision;
+            if kind == EventKind::Deleted {
+                table.objects.remove_mut(&key.place());
+            } else {
+                let entry = Entry { revision, json: Arc::clone(&object.json) };
+                table.objects.insert_mut(key.place(), entry);
+            }
         }
 
         let previous_revision = current.as_ref().map(|stored| stored.revision);
@@ -134,8 +137,7 @@ impl State {
             return key.clone();
         };
         // The object itself, or else its nearest successor in the namespace.
-        let place = key.place_ref();
-        let neighbour = table.objects.range((Bound::Included(place), Bound::Unbounded)).next();
+        let neighbour = table.objects.range(key.place()..).next();
         let share = |ours: &Arc<str>, theirs: &Arc<str>| {
             Arc::clone(if ours == theirs { theirs } else { ours })
         };
@@ -179,18 +181,18 @@ impl Snapshot {
         namespace: &str,
         name: &str,
     ) -> impl Iterator<Item = Stored> + use<'a> {
-        self.range(Some(PlaceRef { namespace, name }))
+        self.range(Some(Place::new(namespace, name)))
             .map(|(place, entry)| entry.stored(&self.collection, place))
     }
 
     /// How many objects follow this name.
     pub fn count_after(&self, namespace: &str, name: &str) -> usize {
-        self.range(Some(PlaceRef { namespace, name })).count()
+        self.range(Some(Place::new(namespace, name))).count()
     }
 
     pub fn len(&self) -> usize {
         match self.namespace {
-            None => self.objects.len(),
+            None => self.objects.size(),
             Some(_) => self.range(None).count(),
         }
     }
@@ -199,14 +201,11 @@ impl Snapshot {
         self.range(None).next().is_none()
     }
 
-    fn range<'a>(
-        &'a self,
-        after: Option<PlaceRef<'_>>,
-    ) -> impl Iterator<Item = (&'a Place, &'a Entry)> + use<'a> {
+    fn range(&self, after: Option<Place>) -> impl Iterator<Item = (&Place, &Entry)> {
         let namespace = self.namespace.as_deref();
         // No name is empty, so an empty one stands just before its namespace.
-        let first = PlaceRef { namespace: namespace.unwrap_or(""), name: "" };
-        let start = after.map_or(first, |after| after.max(first));
+        let first = Place::new(namespace.unwrap_or(""), "");
+        let start = after.map_or(first.clone(), |after| after.max(first));
         self.objects.range((Bound::Excluded(start), Bound::Unbounded)).take_while(
             move |(place, _)| namespace.is_none_or(|wanted| *place.namespace == *wanted),
         )

@@ -29,7 +29,7 @@ use super::{
     event::{Change, Event},
     history::{self, History},
     key::{Collection, Revision},
-    state::{Snapshot, State},
+    state::{Objects, Snapshot, State},
 };
 
 /// What readers, watchers and the writer share.
@@ -46,6 +46,13 @@ struct Hub {
     closed: bool,
 }
 
+impl Hub {
+    /// Of a collection that is new, the whole past is known: nothing happened.
+    fn channel(&mut self, collection: Collection) -> &mut Channel {
+        self.channels.entry(collection).or_insert_with(|| Channel::starting_at(Revision(0)))
+    }
+}
+
 /// One collection's history and watchers, the latter by what they want to see.
 #[derive(Debug)]
 struct Channel {
@@ -60,13 +67,23 @@ impl Channel {
         Self { history, everywhere: Vec::new(), by_namespace: HashMap::new() }
     }
 
-    fn push(&mut self, change: Change, limits: &Limits) {
-        let event = &change.event;
-        self.everywhere.retain(|slot| slot.offer(event, limits));
-        if let Some(slots) = self.by_namespace.get_mut(&event.object.key.namespace) {
-            slots.retain(|slot| slot.offer(event, limits));
+    fn push(&mut self, changes: Vec<Change>, limits: &Limits) {
+        let all: Vec<&Arc<Event>> = changes.iter().map(|change| &change.event).collect();
+        self.everywhere.retain(|slot| slot.offer(&all, limits));
+        if !self.by_namespace.is_empty() {
+            let mut parts: HashMap<&Arc<str>, Vec<&Arc<Event>>> = HashMap::new();
+            for event in all {
+                parts.entry(&event.object.key.namespace).or_default().push(event);
+            }
+            for (namespace, events) in parts {
+                if let Some(slots) = self.by_namespace.get_mut(namespace) {
+                    slots.retain(|slot| slot.offer(&events, limits));
+                }
+            }
         }
-        self.history.push(change, limits);
+        for change in changes {
+            self.history.push(change, limits);
+        }
     }
 
     fn slots(&self) -> impl Iterator<Item = &Arc<Slot>> {
@@ -95,17 +112,12 @@ impl Shared {
     pub(super) fn publish(&self, state: State, changes: Vec<Change>) {
         let mut hub = self.hub.lock();
         self.state.store(Arc::new(state));
+        let mut parts: HashMap<Collection, Vec<Change>> = HashMap::new();
         for change in changes {
-            let collection = &change.event.object.key.collection;
-            match hub.channels.get_mut(collection) {
-                Some(channel) => channel.push(change, &self.limits),
-                None => {
-                    let mut channel = Channel::starting_at(Revision(0));
-                    let collection = collection.clone();
-                    channel.push(change, &self.limits);
-                    hub.channels.insert(collection, channel);
-                }
-            }
+            parts.entry(change.event.object.key.collection.clone()).or_default().push(change);
+        }
+        for (collection, changes) in parts {
+            hub.channel(collection).push(changes, &self.limits);
         }
     }
 
@@ -130,7 +142,7 @@ impl Shared {
         }
         let (changed, mut objects) = match state.tables.get(collection) {
             Some(table) => (table.changed, table.objects.clone()),
-            None => (Revision(0), Default::default()),
+            None => (Revision(0), Objects::default()),
         };
         let mut later = Vec::new();
         if changed > revision
@@ -159,10 +171,7 @@ impl Shared {
             return Err(WatchError::Future { current });
         }
         let closed = hub.closed;
-        let channel = hub
-            .channels
-            .entry(collection.clone())
-            .or_insert_with(|| Channel::starting_at(Revision(0)));
+        let channel = hub.channel(collection.clone());
         let changes = channel.history.since(from);
         let changes = changes.map_err(|oldest| WatchError::Compacted { oldest })?;
         let replay = changes
@@ -236,10 +245,10 @@ impl Slot {
         Self { queue: Mutex::new(queue), filled: Notify::new() }
     }
 
-    /// Adds an event, or ends the watch if there is no room: false if it ended.
-    fn offer(&self, event: &Arc<Event>, limits: &Limits) -> bool {
+    /// Adds events, or ends the watch if there is no room: false if it ended.
+    fn offer(&self, events: &[&Arc<Event>], limits: &Limits) -> bool {
         let mut queue = self.queue.lock();
-        let open = queue.offer(event, limits);
+        let open = events.iter().all(|event| queue.offer(event, limits));
         drop(queue);
         self.filled.notify_one();
         open

@@ -129,6 +129,7 @@ fn neighbours_of_refused_intents_are_accepted() {
             "anything where fields are free",
             json!({"spec": {"free": {"a": [1, "x", null], "b": {"c": {}}}}}),
         ),
+        ("anything in an open map", json!({"spec": {"open": {"a": [1], "b": {"c": {}}}}})),
         ("anything in an embedded object", json!({"spec": {"template": {"spec": {"x": [1, {}]}}}})),
         ("a float for a number", json!({"spec": {"replicas": 1.5}})),
         (

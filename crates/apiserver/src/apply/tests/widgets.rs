@@ -38,6 +38,7 @@ pub(super) fn schema() -> Schema {
             "tags": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
             "parts": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"], "items": part},
             "ports": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["port", "protocol"], "items": port},
+            "open": {"type": "object", "additionalProperties": true},
             "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
             "template": {
                 "type": "object",

@@ -41,6 +41,7 @@ const POD_SPEC: &str = "io.k8s.api.core.v1.PodSpec";
 const POD_STATUS: &str = "io.k8s.api.core.v1.PodStatus";
 const CONTAINER: &str = "io.k8s.api.core.v1.Container";
 const EPHEMERAL: &str = "io.k8s.api.core.v1.EphemeralContainer";
+const JSON: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON";
 const JSON_SCHEMA: &str =
     "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
 
@@ -186,7 +187,7 @@ const KEY_DEFAULTS: &[(&str, &str, &str)] = &[
 
 /// Types that hold any JSON.
 const FREE: &[&str] = &[
-    "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON",
+    JSON,
     "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1",
     "io.k8s.apimachinery.pkg.runtime.RawExtension",
 ];
@@ -229,6 +230,9 @@ pub(super) fn annotate(definitions: &mut Map<String, Value>) {
         if let Some(definition) = definitions.get_mut(*name) {
             set(definition, "x-kubernetes-preserve-unknown-fields", json!(true));
         }
+    }
+    if let Some(any) = definitions.get_mut(JSON).and_then(Value::as_object_mut) {
+        any.remove("type");
     }
     for definition in definitions.values_mut() {
         mark_atomic_lists(definition);

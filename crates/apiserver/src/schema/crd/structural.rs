@@ -7,7 +7,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::schema::cause::{Causes, Path};
-use crate::schema::meta::text;
+use crate::schema::object::{flag, list as array, text};
 use crate::schema::{Gvk, MAX_DEPTH, Schema, cel, validate};
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
@@ -28,16 +28,8 @@ pub(super) fn check(schema: &Value, path: &Path<'_>, causes: &mut Causes) {
     }
 }
 
-fn flag(schema: &Value, name: &str) -> bool {
-    schema.get(name).and_then(Value::as_bool).unwrap_or_default()
-}
-
 fn properties(schema: &Value) -> Option<&Map<String, Value>> {
     schema.get("properties").and_then(Value::as_object)
-}
-
-fn array<'a>(schema: &'a Value, name: &str) -> &'a [Value] {
-    schema.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
 fn node(schema: &Value, place: Place, path: &Path<'_>, depth: usize, causes: &mut Causes) {

@@ -2,7 +2,6 @@
 
 use std::{collections::HashSet, path::Path, sync::Arc};
 
-use imbl::OrdMap;
 use redb::{
     Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, Table as Rows,
     TableDefinition,
@@ -13,7 +12,7 @@ use crate::store::{
     error::OpenError,
     event::{Change, EventKind},
     key::{Collection, Key, Place, Revision},
-    state::{Entry, Objects, State, Table},
+    state::{Entry, Objects, State, Table, Tables},
 };
 
 const OBJECTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("objects");
@@ -156,13 +155,11 @@ fn read_meta(database: &Database) -> Result<(String, String), redb::Error> {
     Ok((row(FORMAT_ROW)?, row(CLUSTER_ROW)?))
 }
 
-type Tables = OrdMap<Collection, Table>;
-
 /// All collections, or what makes no sense about them.
 fn read_tables(database: &Database) -> Result<Result<Tables, String>, redb::Error> {
     let transaction = database.begin_read()?;
     let objects = transaction.open_table(OBJECTS)?;
-    let mut tables = Tables::new();
+    let mut tables = Tables::default();
     let mut orphans = objects.len()?;
     for row in transaction.open_table(COLLECTIONS)?.iter()? {
         let (key, changed) = row?;
@@ -186,7 +183,7 @@ fn read_tables(database: &Database) -> Result<Result<Tables, String>, redb::Erro
             changed: Revision(changed.value()),
             objects: members.into_iter().collect::<Objects>(),
         };
-        tables.insert(Collection::new(group, resource), table);
+        tables.insert_mut(Collection::new(group, resource), table);
     }
     if orphans > 0 {
         return Ok(Err(format!("{orphans} rows belong to no collection")));

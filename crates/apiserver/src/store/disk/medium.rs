@@ -39,8 +39,8 @@ struct Notes {
     steps: Vec<Step>,
 }
 
-#[derive(Debug)]
-enum Step {
+#[derive(Debug, Clone)]
+pub(super) enum Step {
     SetLen(u64),
     Write { offset: u64, data: Vec<u8> },
     Sync,
@@ -72,6 +72,15 @@ impl Medium {
             *mode = Mode::Writing;
         }
         Ok(())
+    }
+
+    /// What was noted so far.
+    #[cfg(test)]
+    pub(super) fn steps(&self) -> Vec<Step> {
+        match &*self.0.mode.lock() {
+            Mode::Noting(notes) => notes.steps.clone(),
+            Mode::Writing | Mode::Sealed => Vec::new(),
+        }
     }
 
     /// Refuses writes from now on and forgets what was noted.
