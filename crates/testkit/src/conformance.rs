@@ -16,7 +16,7 @@
 //! |---|---|
 //! | `== name` | a case begins |
 //! | `:: name`, `@include name` | steps that several cases share |
-//! | `@needs controllers` | skipped on a server without controllers |
+//! | `@needs controllers` | skipped on a server that does not offer them |
 //! | `$ VERB path [header: value] body` | a request; the body is YAML and sent as JSON |
 //! | `$? ...` | the same, repeated until the answer is the expected one |
 //! | `$*5 ...` | the same, five times, `{i}` counts from 0 |

@@ -30,9 +30,13 @@ pub enum EmbeddedError {
     Listen(#[from] std::io::Error),
 }
 
+/// Changes that the server in this process remembers: few, so that a case can outrun them.
+const HISTORY_EVENTS: usize = 300;
+
 /// An empty server in this process, for clients that call it without a socket.
 pub async fn in_process() -> Result<ApiServer, EmbeddedError> {
-    let store = Store::in_memory(Limits::default())?;
+    let limits = Limits { history_events: HISTORY_EVENTS, ..Limits::default() };
+    let store = Store::in_memory(limits)?;
     Ok(ApiServer::start(store, Options::default()).await)
 }
 

@@ -11,8 +11,8 @@ use super::script::{self, Step};
 pub struct Case {
     pub area: String,
     pub name: String,
-    /// Why a server may be excused.
-    pub needs_controllers: bool,
+    /// What not every server has; see [`Target::offers`](super::Target).
+    pub needs: Vec<String>,
     pub(super) steps: Vec<Step>,
 }
 

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `allow` | yes |
 //! | `deny TEXT` | no, with this message |
+//! | `refuse {..}` | no, with this status |
 //! | `patch [..]` | yes, with these JSON patch operations |
 //! | `warn TEXT` | yes, with a warning |
 //! | `fail` | HTTP 500 |
@@ -107,6 +108,9 @@ async fn answer(
     let bytes = match verb {
         "allow" => reply(json!({"allowed": true})),
         "deny" => reply(json!({"allowed": false, "status": {"message": rest}})),
+        "refuse" => {
+            reply(json!({"allowed": false, "status": yaml(rest).unwrap_or_default()}))
+        }
         "warn" => reply(json!({"allowed": true, "warnings": [rest]})),
         "patch" => {
             let operations = yaml(rest).unwrap_or_default().to_string();

@@ -44,7 +44,8 @@ pub(super) fn substitute(text: &str, variables: &Variables) -> String {
 
 /// Reads a pattern or a body.
 pub(super) fn yaml(text: &str) -> Result<Value, String> {
-    serde_saphyr::from_str(text).map_err(|error| format!("{text}: {error}"))
+    let options = serde_saphyr::options! { strict_booleans: true };
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| format!("{text}: {error}"))
 }
 
 /// Compares, and learns names; the error says where and what differs.

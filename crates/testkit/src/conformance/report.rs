@@ -10,7 +10,7 @@ pub enum Outcome {
     /// What was seen instead, and where in the transcript.
     Failed(String),
     /// Why it was not tried.
-    Skipped(&'static str),
+    Skipped(String),
 }
 
 /// All cases, by id.
@@ -20,6 +20,14 @@ pub struct Report {
 }
 
 impl Report {
+    /// Cases that were not tried, with the reason.
+    pub fn skips(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.outcomes.iter().filter_map(|(id, outcome)| match outcome {
+            Outcome::Skipped(why) => Some((id.as_str(), why.as_str())),
+            _ => None,
+        })
+    }
+
     /// Cases that failed, with what was seen.
     pub fn failures(&self) -> impl Iterator<Item = (&str, &str)> {
         self.outcomes.iter().filter_map(|(id, outcome)| match outcome {

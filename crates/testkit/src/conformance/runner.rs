@@ -25,8 +25,9 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub async fn run(target: &Target, hooks: &Hooks, cases: Vec<Case>, run: &str) -> Report {
     let outcomes = stream::iter(cases.into_iter().enumerate())
         .map(|(at, case)| async move {
-            let outcome = if case.needs_controllers && !target.has_controllers {
-                Outcome::Skipped("no controllers behind this server")
+            let missing = case.needs.iter().find(|need| !target.offers.contains(*need));
+            let outcome = if let Some(missing) = missing {
+                Outcome::Skipped(format!("this server has no {missing}"))
             } else {
                 let mut play = Play::new(target, hooks, format!("t{run}-{at}"));
                 let outcome = play.all(&case.steps).await;

@@ -57,7 +57,7 @@ pub(super) fn parse(area: &str, text: &str) -> Result<Vec<Case>, Fault> {
             cases.push(Case {
                 area: area.to_owned(),
                 name: id,
-                needs_controllers: false,
+                needs: Vec::new(),
                 steps: Vec::new(),
             });
             continue;
@@ -67,8 +67,9 @@ pub(super) fn parse(area: &str, text: &str) -> Result<Vec<Case>, Fault> {
             into_shared = Some(name.trim().to_owned());
             continue;
         }
-        if text == "@needs controllers" {
-            cases.last_mut().ok_or_else(|| fault("no case yet"))?.needs_controllers = true;
+        if let Some(need) = text.strip_prefix("@needs ") {
+            let case = cases.last_mut().ok_or_else(|| fault("no case yet"))?;
+            case.needs.push(need.trim().to_owned());
             continue;
         }
         let mut included = Vec::new();

@@ -1,5 +1,6 @@
 //! Who is being examined?
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
@@ -18,8 +19,10 @@ const PATIENCE: Duration = Duration::from_secs(15);
 #[derive(Clone)]
 pub struct Target {
     client: Client,
-    /// Garbage collection and namespace cleanup run behind it.
-    pub has_controllers: bool,
+    /// What it has and others lack: `controllers` (garbage collection and namespace cleanup run
+    /// behind it), `initial-events` (an old etcd cannot end them with a bookmark),
+    /// `short-history` (it forgets within 300 changes of a kind).
+    pub offers: BTreeSet<String>,
     /// Someone else's server: leave nothing behind.
     pub is_foreign: bool,
 }
@@ -43,7 +46,8 @@ impl Target {
     /// A server in this process.
     pub fn in_process(server: ApiServer) -> Self {
         let client = Client::new(router(server), "default");
-        Self { client, has_controllers: false, is_foreign: false }
+        let offers = ["initial-events", "short-history"].map(str::to_owned).into();
+        Self { client, offers, is_foreign: false }
     }
 
     /// A server elsewhere, whose certificate is not checked.
@@ -53,13 +57,15 @@ impl Target {
             .map_err(|source| TargetError::Address { url: url.to_owned(), source })?;
         let mut config = Config::new(address);
         config.accept_invalid_certs = true;
+        // A refusal is an answer, not a reason to ask again.
+        config.default_retry = false;
         config.auth_info =
             AuthInfo { token: Some(token.to_owned().into()), ..AuthInfo::default() };
         let client = Client::try_from(config).map_err(|source| TargetError::Client {
             url: url.to_owned(),
             source: Box::new(source),
         })?;
-        Ok(Self { client, has_controllers: false, is_foreign: true })
+        Ok(Self { client, offers: BTreeSet::new(), is_foreign: true })
     }
 }
 

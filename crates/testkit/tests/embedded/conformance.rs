@@ -1,7 +1,7 @@
 //! Every case, against the embedded server or the one that the environment names.
 //!
 //! `TIDEPOOL_CONFORMANCE_SERVER` and `TIDEPOOL_CONFORMANCE_TOKEN` name another server,
-//! `TIDEPOOL_CONFORMANCE_CONTROLLERS=1` says that controllers run behind it, and
+//! `TIDEPOOL_CONFORMANCE_OFFERS=controllers,initial-events` says what it has, and
 //! `TIDEPOOL_CONFORMANCE_ONLY` picks the cases whose name contains a text.
 
 use std::collections::BTreeSet;
@@ -28,12 +28,16 @@ async fn the_api_behaves_like_kubernetes() {
         }
         None => Target::in_process(embedded::in_process().await.expect("memory is there")),
     };
-    target.has_controllers |= env::var("TIDEPOOL_CONFORMANCE_CONTROLLERS").is_ok();
+    let offers = env::var("TIDEPOOL_CONFORMANCE_OFFERS").unwrap_or_default();
+    target.offers.extend(offers.split_terminator(',').map(str::to_owned));
     let hooks = Hooks::start().await.expect("loopback is there");
     let played: BTreeSet<String> = cases.iter().map(conformance::Case::id).collect();
     let run = format!("{:x}", std::process::id());
     let report = conformance::run(&target, &hooks, cases, &run).await;
 
+    for (id, why) in report.skips() {
+        println!("SKIPPED {id}: {why}");
+    }
     println!("{report}");
     let gaps: BTreeSet<&str> = match server {
         Some(_) => BTreeSet::new(),
