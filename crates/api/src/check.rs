@@ -45,6 +45,10 @@ impl Report {
         self.findings.push(Finding { object: self.object.clone(), ..finding });
     }
 
+    fn push_at<T>(&mut self, key: &Key<T>, finding: Finding) {
+        self.push(Finding { key: Some(key.name.to_owned()), ..finding });
+    }
+
     /// Adds findings about the value of a key. Errors get `code` and say what
     /// holds instead of the value.
     fn extend(&mut self, findings: Vec<Finding>, code: Code, instead: &str) {

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 use units::{GoDuration, Percent, Quantity, Ratio};
@@ -26,10 +27,12 @@ pub mod gang;
 pub mod node;
 pub mod pod;
 pub mod quota;
+mod record;
 pub mod reservation;
 pub mod topology;
 mod word;
 
+pub(crate) use record::records;
 pub(crate) use word::words;
 
 /// Where a key stands in an object's metadata.
@@ -228,11 +231,12 @@ impl Wire for Switch {
     }
 }
 
-macro_rules! integer_wire {
-    ($($type:ty, $expected:literal;)*) => {$(
+/// Gives types whose text is the one they parse and print its finding.
+macro_rules! plain_wire {
+    ($($type:ty: $expected:literal, $example:literal;)*) => {$(
         impl Wire for $type {
             fn parse(text: &str) -> (Option<Self>, Vec<Finding>) {
-                parse_or(text, text.parse().ok(), $expected, "10")
+                parse_or(text, text.parse().ok(), $expected, $example)
             }
 
             fn print(&self) -> String {
@@ -241,51 +245,19 @@ macro_rules! integer_wire {
         }
     )*};
 }
-integer_wire! {
-    i32, "a whole number that fits into 32 bits";
-    i64, "a whole number that fits into 64 bits";
+plain_wire! {
+    i32: "a whole number that fits into 32 bits", "10";
+    i64: "a whole number that fits into 64 bits", "10";
+    Quantity: "a quantity such as 500m, 2 or 10Gi", "10M";
+    GoDuration: "a duration: numbers with units ns, us, ms, s, m, h", "10m";
+    Ratio: "a decimal number of at least 0", "1.20";
+    Timestamp: "a time in RFC 3339", "2025-05-25T03:36:38.5Z";
 }
 
 impl Wire for f64 {
     fn parse(text: &str) -> (Option<Self>, Vec<Finding>) {
         let value = text.parse().ok().filter(|value: &f64| value.is_finite());
         parse_or(text, value, "a number", "10")
-    }
-
-    fn print(&self) -> String {
-        self.to_string()
-    }
-}
-
-impl Wire for Quantity {
-    fn parse(text: &str) -> (Option<Self>, Vec<Finding>) {
-        parse_or(text, text.parse().ok(), "a quantity such as 500m, 2 or 10Gi", "10M")
-    }
-
-    fn print(&self) -> String {
-        self.to_string()
-    }
-}
-
-impl Wire for GoDuration {
-    fn parse(text: &str) -> (Option<Self>, Vec<Finding>) {
-        parse_or(
-            text,
-            text.parse().ok(),
-            "a duration: numbers with units ns, us, ms, s, m, h",
-            "10m",
-        )
-    }
-
-    fn print(&self) -> String {
-        self.to_string()
-    }
-}
-
-/// A factor with two decimals, as in `1.20`.
-impl Wire for Ratio {
-    fn parse(text: &str) -> (Option<Self>, Vec<Finding>) {
-        parse_or(text, text.parse().ok(), "a decimal number of at least 0", "1.20")
     }
 
     fn print(&self) -> String {
@@ -309,16 +281,5 @@ impl Wire for Percent {
     fn print(&self) -> String {
         let text = format!("{}.{:02}", self.0 / 100, (self.0 % 100).abs());
         if Self::from_ratio_label(&text).ok() == Some(*self) { text } else { text + "5" }
-    }
-}
-
-/// A moment with nanoseconds, RFC 3339.
-impl Wire for jiff::Timestamp {
-    fn parse(text: &str) -> (Option<Self>, Vec<Finding>) {
-        parse_or(text, text.parse().ok(), "a time in RFC 3339", "2025-05-25T03:36:38.5Z")
-    }
-
-    fn print(&self) -> String {
-        self.to_string()
     }
 }

@@ -162,19 +162,18 @@ pub fn apply(
 fn check_intent(intent: &Value, schema: &Schema) -> Result<(), ApplyError> {
     let text = |pointer: &str| intent.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let (gvk, given) = (schema.gvk(), text("/apiVersion"));
+    let (group, version) = given.split_once('/').unwrap_or(("", given));
+    let kind = format!("{group}/{version}, Kind={}", text("/kind"));
     if given != gvk.api_version() || text("/kind") != gvk.kind {
-        let message = format!("invalid object type: {given}, Kind={}", text("/kind"));
-        return Err(ApplyError::BadRequest(message));
+        return Err(ApplyError::BadRequest(format!("invalid object type: {kind}")));
     }
     if matches!(intent.pointer("/metadata/managedFields"), Some(fields) if !fields.is_null()) {
         return Err(ApplyError::BadRequest("metadata.managedFields must be nil".to_owned()));
     }
     check::check(intent, Shape::of(schema)).map_err(|problem| {
+        let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
         ApplyError::Unfit(format!(
-            "failed to create typed patch object ({}/{}; {given}, Kind={}): {problem}",
-            text("/metadata/namespace"),
-            text("/metadata/name"),
-            gvk.kind,
+            "failed to create typed patch object ({namespace}/{name}; {kind}): {problem}"
         ))
     })
 }

@@ -27,9 +27,11 @@ mod kinds;
 mod list;
 mod managers;
 mod meta;
-mod names;
+mod metrics;
 mod negotiate;
+mod openapi;
 mod path;
+mod protobuf;
 mod query;
 mod respond;
 mod select;
@@ -48,6 +50,7 @@ mod write;
 
 use axum::Router;
 
+pub use self::admission::{EndpointResolver, ServiceResolver};
 pub use self::serve::{ListenError, listen};
 pub use self::server::{ApiServer, Options};
 pub use self::source::{Clock, Ids, RandomIds, SystemClock};

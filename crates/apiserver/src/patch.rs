@@ -82,3 +82,6 @@ impl PatchError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

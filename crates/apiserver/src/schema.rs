@@ -16,6 +16,7 @@
 //!         400 if Strict             400            └ unknown fields: 400 if Strict      422 with causes
 //! ```
 //!
+//! Descriptions are not kept: they weigh megabytes and only the documents in [`openapi`] show them.
 //! No function here panics on any JSON; recursion is bounded by [`MAX_DEPTH`].
 
 mod build;
@@ -30,9 +31,12 @@ mod format;
 mod graph;
 mod lists;
 mod meta;
-mod names;
+pub(crate) mod names;
 mod object;
+pub mod openapi;
 mod prune;
+#[cfg(test)]
+mod tests;
 mod validate;
 
 use std::sync::Arc;
@@ -40,6 +44,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 pub use build::BuildError;
+pub use built_in::Schemas;
 pub use cause::{Cause, Reason};
 pub use decode::duplicate_fields;
 pub use graph::{ListKind, MapKind, Node, Patch, Type};
@@ -187,7 +192,9 @@ impl Schema {
     }
 
     /// What is wrong with replacing `old` by `new`: everything [`Schema::validate`] finds, except in custom
-    /// objects for parts that did not change, and changes of fields that may not change.
+    /// objects for parts that did not change, and changes of fields that may not change. Requests that are
+    /// allowed to change what an update is not (binding a pod, adding ephemeral containers) call
+    /// [`Schema::validate`] instead.
     pub fn validate_update(&self, new: &Value, old: &Value) -> Vec<Cause> {
         match self.origin {
             Origin::Custom => custom::validate(self, new, Some(old)),

@@ -71,7 +71,7 @@ fn label_as_annotation<T>(report: &mut Report, key: &Key<T>, meta: &ObjectMeta) 
         let node = meta.name.as_deref().unwrap_or("NAME");
         let fix = format!("use a label: kubectl label node {node} {}={text}", key.name);
         let finding = Finding::error(Code::LabelAsAnnotation, rule, fix).value(format!("{text:?}"));
-        report.push(Finding { key: Some(key.name.to_owned()), ..finding });
+        report.push_at(key, finding);
     }
 }
 
@@ -92,7 +92,7 @@ fn cpus_beyond<T>(
     let rule = format!("CPU {last} does not exist, the node has {count} CPUs; {instead}");
     let fix = format!("use CPUs from 0 to {}", count.saturating_sub(1).max(0));
     let finding = Finding::error(code, rule, fix).value(cpus.to_string());
-    report.push(Finding { key: Some(key.name.to_owned()), ..finding });
+    report.push_at(key, finding);
 }
 
 /// An unknown word is a warning by itself; here its code says that it is a node's.

@@ -36,8 +36,7 @@ pub fn check_pod_admission(pod: &Pod) -> Vec<Finding> {
     if let Some(text) = reservation::RESERVE_POD.raw(&pod.metadata) {
         let rule = "only the scheduler's own stand-ins for reservations carry this annotation";
         let finding = Finding::error(Code::ReservePod, rule, "remove the annotation");
-        let key = Some(reservation::RESERVE_POD.name.to_owned());
-        report.push(Finding { key, ..finding.value(format!("{text:?}")) });
+        report.push_at(&reservation::RESERVE_POD, finding.value(format!("{text:?}")));
     }
     classes(&mut report, pod);
     let requests = pod.spec.as_ref().map(pod_requests).unwrap_or_default();
@@ -159,7 +158,7 @@ fn oom_scores(report: &mut Report, meta: &ObjectMeta) {
         let rule = format!("must be between -1000 and 1000; {instead}");
         let finding = Finding::error(code, rule, "use a number in that range");
         let finding = finding.path(container).value(score.0.to_string());
-        report.push(Finding { key: Some(OOM_SCORE_ADJ_SPEC.name.to_owned()), ..finding });
+        report.push_at(&OOM_SCORE_ADJ_SPEC, finding);
     }
 }
 
@@ -173,7 +172,7 @@ fn group_identity(report: &mut Report, meta: &ObjectMeta) {
             Finding::error(Code::GroupIdentity, rule, "use 2 for online, -1 for batch work")
                 .path("groupIdentity")
                 .value(identity.to_string());
-        report.push(Finding { key: Some(CPU_QOS.name.to_owned()), ..finding });
+        report.push_at(&CPU_QOS, finding);
     }
 }
 
@@ -189,9 +188,7 @@ fn gang_numbers(report: &mut Report, meta: &ObjectMeta) {
     if is_missing {
         let rule = format!("a gang needs its smallest number of pods; {instead}");
         let fix = format!("add annotation {}: \"3\"", gang_key::MIN_AVAILABLE.name);
-        let finding = Finding::error(Code::GangSize, rule, fix);
-        let key = Some(gang_key::MIN_AVAILABLE.name.to_owned());
-        report.push(Finding { key, ..finding });
+        report.push_at(&gang_key::MIN_AVAILABLE, Finding::error(Code::GangSize, rule, fix));
     }
     let (_, findings) = gang::options(meta, min.unwrap_or_default());
     report.extend(findings, Code::PodNumber, "its default counts");

@@ -141,7 +141,7 @@ fn namespaces(report: &mut Report, change: &QuotaChange<'_>) {
             let rule = format!("namespace {namespace} belongs to quota {}", name(holder));
             let fix = "take it out of one of the two lists";
             let finding = Finding::error(Code::QuotaNamespace, rule, fix).value(&namespace);
-            report.push(Finding { key: Some(key::NAMESPACES.name.to_owned()), ..finding });
+            report.push_at(&key::NAMESPACES, finding);
         }
     }
 }
@@ -205,15 +205,14 @@ fn parenthood(report: &mut Report, change: &QuotaChange<'_>) {
         _ => return,
     };
     let finding = Finding::error(Code::QuotaInUse, rule, fix);
-    let key = Some(key::IS_PARENT.name.to_owned());
-    report.push(Finding { key, ..finding.value(is_parent(change.new).to_string()) });
+    report.push_at(&key::IS_PARENT, finding.value(is_parent(change.new).to_string()));
 }
 
 fn tree_id(report: &mut Report, change: &QuotaChange<'_>) {
     let own = tree(change.new);
     let mut refuse = |rule: String, fix: &str| {
         let finding = Finding::error(Code::QuotaTree, rule, fix).value(format!("{own:?}"));
-        report.push(Finding { key: Some(key::TREE_ID.name.to_owned()), ..finding });
+        report.push_at(&key::TREE_ID, finding);
     };
     if let Some(old) = change.old.map(tree).filter(|old| *old != own) {
         refuse(format!("cannot be changed; it was {old:?}"), "undo the change");
@@ -240,7 +239,7 @@ fn parent(report: &mut Report, change: &QuotaChange<'_>) {
         Some(_) => return,
     };
     let finding = Finding::error(Code::QuotaParent, rule, fix).value(name);
-    report.push(Finding { key: Some(key::PARENT.name.to_owned()), ..finding });
+    report.push_at(&key::PARENT, finding);
 }
 
 fn keys_of(list: &ResourceList) -> BTreeSet<&str> {
@@ -391,7 +390,7 @@ pub fn check_pod_quota(
         let rule = "pods cannot count against a quota that is a parent of others";
         let fix = format!("set label {} to one of its children", key::NAME.name);
         let finding = Finding::error(Code::ParentQuota, rule, fix).value(wanted);
-        report.push(Finding { key: Some(key::NAME.name.to_owned()), ..finding });
+        report.push_at(&key::NAME, finding);
     }
     report.findings
 }

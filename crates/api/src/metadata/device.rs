@@ -3,62 +3,39 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use units::Quantity;
 
-use super::{ResourceList, Wire, json_wire, parse_or, words};
+use super::{ResourceList, Wire, json_wire, parse_or, records, words};
 use crate::finding::Finding;
 use crate::kind::shape::VirtualFunction;
 
-json_wire!(
-    DeviceAllocations,
-    DeviceAllocateHints,
-    DeviceJointAllocate,
-    GpuPartitionSpec,
-    GpuPartitionTable,
-);
+json_wire!(DeviceAllocations, DeviceAllocateHints, GpuPartitionTable);
 
 /// By device type: the devices a pod was given.
 pub type DeviceAllocations = BTreeMap<String, Vec<DeviceAllocation>>;
 
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct DeviceAllocation {
-    pub minor: i32,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub resources: ResourceList,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub id: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub extension: Option<DeviceAllocationExtension>,
-}
+records! {
+    DeviceAllocation {
+        minor: i32,
+        resources: ResourceList,
+        id: String,
+        extension: Option<DeviceAllocationExtension>,
+    }
 
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct DeviceAllocationExtension {
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub vfs: Vec<VirtualFunction>,
-    #[serde(rename = "gpuSharedResourceTemplate", skip_serializing_if = "String::is_empty")]
-    pub gpu_shared_resource_template: String,
+    DeviceAllocationExtension { vfs: Vec<VirtualFunction>, gpu_shared_resource_template: String }
 }
 
 /// By device type: how a pod wants its devices chosen.
 pub type DeviceAllocateHints = BTreeMap<String, DeviceHint>;
 
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, rename_all = "camelCase")]
-pub struct DeviceHint {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub selector: Option<LabelSelector>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub vf_selector: Option<LabelSelector>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub allocate_strategy: Option<DeviceAllocateStrategy>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub required_topology_scope: Option<DeviceTopologyScope>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub exclusive_policy: Option<DeviceExclusivePolicy>,
+records! {
+    DeviceHint {
+        selector: Option<LabelSelector>,
+        vf_selector: Option<LabelSelector>,
+        allocate_strategy: Option<DeviceAllocateStrategy>,
+        required_topology_scope: Option<DeviceTopologyScope>,
+        exclusive_policy: Option<DeviceExclusivePolicy>,
+    }
 }
 
 words! {
@@ -79,28 +56,21 @@ words! {
     DeviceExclusivePolicy { DeviceLevel = "DeviceLevel", PcieLevel = "PCIeLevel" }
 }
 
-/// Device types that must be close to each other; the first one leads.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, rename_all = "camelCase")]
-pub struct DeviceJointAllocate {
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub device_types: Vec<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub required_scope: Option<DeviceJointScope>,
+records! {
+    /// Device types that must be close to each other; the first one leads.
+    DeviceJointAllocate { device_types: Vec<String>, required_scope: Option<DeviceJointScope> }
 }
 
 words! {
     DeviceJointScope { SamePcie = "SamePCIe" }
 }
 
-/// What a pod asks of the links between its GPUs.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, rename_all = "camelCase")]
-pub struct GpuPartitionSpec {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub allocate_policy: Option<GpuAllocatePolicy>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ring_bus_bandwidth: Option<Quantity>,
+records! {
+    /// What a pod asks of the links between its GPUs.
+    GpuPartitionSpec {
+        allocate_policy: Option<GpuAllocatePolicy>,
+        ring_bus_bandwidth: Option<Quantity>,
+    }
 }
 
 words! {
@@ -117,16 +87,13 @@ words! {
 /// By number of GPUs: the groups of GPUs that are linked well.
 pub type GpuPartitionTable = BTreeMap<String, Vec<GpuPartition>>;
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, rename_all = "camelCase")]
-pub struct GpuPartition {
-    pub minors: Vec<i32>,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub gpu_link_type: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ring_bus_bandwidth: Option<Quantity>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub allocation_score: Option<i32>,
+records! {
+    GpuPartition {
+        minors: Vec<i32>,
+        gpu_link_type: String,
+        ring_bus_bandwidth: Option<Quantity>,
+        allocation_score: Option<i32>,
+    }
 }
 
 /// Device minors in the form `0,1`.

@@ -1,14 +1,10 @@
 //! Values that say whether, how and in which order pods may be moved away.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ObjectMeta, Time};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
-use super::{Wire, json_wire, parse_or, words};
+use super::{Wire, parse_or, records, words};
 use crate::finding::Finding;
 use crate::protocol::eviction as key;
-
-json_wire!(SoftEviction);
 
 /// What moving a pod costs; cheaper ones go first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,18 +41,14 @@ words! {
     }
 }
 
-/// A request to a pod's operator to take it away.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, rename_all = "camelCase")]
-pub struct SoftEviction {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub timestamp: Option<Time>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub delete_options: Option<DeleteOptions>,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub initiator: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub reason: String,
+records! {
+    /// A request to a pod's operator to take it away.
+    SoftEviction {
+        timestamp: Option<Time>,
+        delete_options: Option<DeleteOptions>,
+        initiator: String,
+        reason: String,
+    }
 }
 
 /// May this feature of the agent evict the pod? Without the annotation every

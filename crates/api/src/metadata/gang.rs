@@ -3,15 +3,11 @@
 use std::fmt;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use units::GoDuration;
 
-use super::{json_wire, words};
+use super::{records, words};
 use crate::finding::Finding;
 use crate::protocol::gang as key;
-
-json_wire!(NetworkTopologySpec);
 
 /// A gang's identity, printed as `namespace/name`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -108,22 +104,11 @@ words! {
     }
 }
 
-/// How close a gang's pods must be on the network.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, rename_all = "camelCase")]
-pub struct NetworkTopologySpec {
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub gather_strategy: Vec<GatherStrategy>,
-}
+records! {
+    /// How close a gang's pods must be on the network.
+    NetworkTopologySpec { gather_strategy: Vec<GatherStrategy> }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, rename_all = "camelCase")]
-pub struct GatherStrategy {
-    pub layer: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub strategy: Option<Gather>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pod_count_multiple: Option<i32>,
+    GatherStrategy { layer: String, strategy: Option<Gather>, pod_count_multiple: Option<i32> }
 }
 
 words! {

@@ -6,31 +6,22 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::{CpuSet, GoDuration, Ratio};
 
-use super::{ResourceList, Wire, json_wire, words};
+use super::{ResourceList, Wire, json_wire, records, words};
 use crate::finding::Finding;
 use crate::shape;
 use crate::strategy::ColocationStrategy;
 
-json_wire!(
-    ColocationStrategy,
-    NodeReservation,
-    OriginAllocatable,
-    SystemQosResource,
-    ThirdPartyAllocations,
-    UsageThresholds,
-);
+json_wire!(ColocationStrategy);
 
-/// What pods may not have of a node.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct NodeReservation {
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub resources: ResourceList,
-    /// Counts over `resources.cpu` when CPUs are chosen.
-    #[serde(rename = "reservedCPUs", skip_serializing_if = "CpuSet::is_empty")]
-    pub reserved_cpus: CpuSet,
-    #[serde(rename = "applyPolicy", skip_serializing_if = "Option::is_none")]
-    pub apply_policy: Option<ReservationApplyPolicy>,
+records! {
+    /// What pods may not have of a node.
+    NodeReservation {
+        resources: ResourceList,
+        /// Counts over `resources.cpu` when CPUs are chosen.
+        #[serde(rename = "reservedCPUs")]
+        reserved_cpus: CpuSet,
+        apply_policy: Option<ReservationApplyPolicy>,
+    }
 }
 
 words! {
@@ -44,15 +35,13 @@ words! {
     }
 }
 
-/// CPUs of SYSTEM pods.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct SystemQosResource {
-    #[serde(skip_serializing_if = "CpuSet::is_empty")]
-    pub cpuset: CpuSet,
-    /// Without it the CPUs are exclusive.
-    #[serde(rename = "cpusetExclusive", skip_serializing_if = "Option::is_none")]
-    pub cpuset_exclusive: Option<bool>,
+records! {
+    /// CPUs of SYSTEM pods.
+    SystemQosResource {
+        cpuset: CpuSet,
+        /// Without it the CPUs are exclusive.
+        cpuset_exclusive: Option<bool>,
+    }
 }
 
 impl SystemQosResource {
@@ -61,20 +50,12 @@ impl SystemQosResource {
     }
 }
 
-/// Batch resources before other systems' share is taken off.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct OriginAllocatable {
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub resources: ResourceList,
-}
+records! {
+    /// Batch resources before other systems' share is taken off.
+    OriginAllocatable { resources: ResourceList }
 
-/// What other systems, such as YARN, have taken of the lent resources.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct ThirdPartyAllocations {
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub allocations: Vec<ThirdPartyAllocation>,
+    /// What other systems, such as YARN, have taken of the lent resources.
+    ThirdPartyAllocations { allocations: Vec<ThirdPartyAllocation> }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -98,27 +79,19 @@ impl ThirdPartyAllocations {
     }
 }
 
-/// A node's own thresholds for load-aware scheduling, in percent.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, rename_all = "camelCase")]
-pub struct UsageThresholds {
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub usage_thresholds: BTreeMap<String, i64>,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub prod_usage_thresholds: BTreeMap<String, i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub aggregated_usage: Option<AggregatedThresholds>,
-}
+records! {
+    /// A node's own thresholds for load-aware scheduling, in percent.
+    UsageThresholds {
+        usage_thresholds: BTreeMap<String, i64>,
+        prod_usage_thresholds: BTreeMap<String, i64>,
+        aggregated_usage: Option<AggregatedThresholds>,
+    }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, rename_all = "camelCase")]
-pub struct AggregatedThresholds {
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub usage_thresholds: BTreeMap<String, i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub usage_aggregation_type: Option<Aggregation>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub usage_aggregated_duration: Option<GoDuration>,
+    AggregatedThresholds {
+        usage_thresholds: BTreeMap<String, i64>,
+        usage_aggregation_type: Option<Aggregation>,
+        usage_aggregated_duration: Option<GoDuration>,
+    }
 }
 
 words! {

@@ -7,41 +7,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use units::{CpuSet, Quantity};
 
-use super::{ResourceList, Wire, json_wire, parse_or, words};
+use super::{ResourceList, Wire, json_wire, parse_or, records, words};
 use crate::finding::Finding;
 use crate::strategy::{BlkioQos, CpuBurstStrategy, CpuQos, MemoryQos};
 
-json_wire!(
-    BTreeMap<String, OomScoreAdj>,
-    BlkioQos,
-    CpuBurstStrategy,
-    CpuQos,
-    ExtendedResourceSpec,
-    NumaTopologySpec,
-    PodMemoryQos,
-    PodNetworkQos,
-    ResctrlConfig,
-    ResourceSpec,
-    ResourceStatus,
-    SchedulingHint,
-);
+json_wire!(BTreeMap<String, OomScoreAdj>, BlkioQos, CpuBurstStrategy, CpuQos, PodMemoryQos);
 
-/// Batch resources of a pod's containers, for readers that only see the
-/// container runtime's side.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct ExtendedResourceSpec {
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub containers: BTreeMap<String, ExtendedResources>,
-}
+records! {
+    /// Batch resources of a pod's containers, for readers that only see the
+    /// container runtime's side.
+    ExtendedResourceSpec { containers: BTreeMap<String, ExtendedResources> }
 
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct ExtendedResources {
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub limits: ResourceList,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub requests: ResourceList,
+    ExtendedResources { limits: ResourceList, requests: ResourceList }
 }
 
 /// Memory QoS of one pod, over its class's.
@@ -68,43 +45,20 @@ words! {
     }
 }
 
-/// Bandwidth of one pod, in bits per second.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, rename_all = "camelCase")]
-pub struct PodNetworkQos {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ingress_limit: Option<Quantity>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub egress_limit: Option<Quantity>,
-}
+records! {
+    /// Bandwidth of one pod, in bits per second.
+    PodNetworkQos { ingress_limit: Option<Quantity>, egress_limit: Option<Quantity> }
 
-/// A pod's own share of cache and memory bandwidth.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct ResctrlConfig {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub llc: Option<ResctrlShare>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub mb: Option<ResctrlShare>,
-}
+    /// A pod's own share of cache and memory bandwidth.
+    ResctrlConfig { llc: Option<ResctrlShare>, mb: Option<ResctrlShare> }
 
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, rename_all = "camelCase")]
-pub struct ResctrlShare {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub schemata: Option<Schemata>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub schemata_per_cache: Vec<CacheSchemata>,
-}
+    ResctrlShare { schemata: Option<Schemata>, schemata_per_cache: Vec<CacheSchemata> }
 
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct Schemata {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub percent: Option<i64>,
-    /// Lowest and highest percent.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub range: Vec<i64>,
+    Schemata {
+        percent: Option<i64>,
+        /// Lowest and highest percent.
+        range: Vec<i64>,
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -148,16 +102,16 @@ words! {
     }
 }
 
-/// How CPUs are chosen for a pod that binds them.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct ResourceSpec {
-    #[serde(rename = "requiredCPUBindPolicy", skip_serializing_if = "Option::is_none")]
-    pub required_cpu_bind_policy: Option<CpuBindPolicy>,
-    #[serde(rename = "preferredCPUBindPolicy", skip_serializing_if = "Option::is_none")]
-    pub preferred_cpu_bind_policy: Option<CpuBindPolicy>,
-    #[serde(rename = "preferredCPUExclusivePolicy", skip_serializing_if = "Option::is_none")]
-    pub preferred_cpu_exclusive_policy: Option<CpuExclusivePolicy>,
+records! {
+    /// How CPUs are chosen for a pod that binds them.
+    ResourceSpec {
+        #[serde(rename = "requiredCPUBindPolicy")]
+        required_cpu_bind_policy: Option<CpuBindPolicy>,
+        #[serde(rename = "preferredCPUBindPolicy")]
+        preferred_cpu_bind_policy: Option<CpuBindPolicy>,
+        #[serde(rename = "preferredCPUExclusivePolicy")]
+        preferred_cpu_exclusive_policy: Option<CpuExclusivePolicy>,
+    }
 }
 
 words! {
@@ -179,32 +133,18 @@ words! {
     CpuExclusivePolicy { None = "None", PcpuLevel = "PCPULevel", NumaNodeLevel = "NUMANodeLevel" }
 }
 
-/// What the scheduler gave a pod.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, rename_all = "camelCase")]
-pub struct ResourceStatus {
-    #[serde(skip_serializing_if = "CpuSet::is_empty")]
-    pub cpuset: CpuSet,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub numa_node_resources: Vec<NumaNodeResource>,
-}
+records! {
+    /// What the scheduler gave a pod.
+    ResourceStatus { cpuset: CpuSet, numa_node_resources: Vec<NumaNodeResource> }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct NumaNodeResource {
-    pub node: i32,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub resources: ResourceList,
-}
+    NumaNodeResource { node: i32, resources: ResourceList }
 
-/// Over how many NUMA nodes a pod may be spread.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct NumaTopologySpec {
-    #[serde(rename = "numaTopologyPolicy", skip_serializing_if = "Option::is_none")]
-    pub numa_topology_policy: Option<NumaTopologyPolicy>,
-    #[serde(rename = "singleNUMANodeExclusive", skip_serializing_if = "Option::is_none")]
-    pub single_numa_node_exclusive: Option<NumaExclusive>,
+    /// Over how many NUMA nodes a pod may be spread.
+    NumaTopologySpec {
+        numa_topology_policy: Option<NumaTopologyPolicy>,
+        #[serde(rename = "singleNUMANodeExclusive")]
+        single_numa_node_exclusive: Option<NumaExclusive>,
+    }
 }
 
 words! {
@@ -229,14 +169,11 @@ words! {
     GpuIsolationProvider { HamiCore = "HAMi-core" }
 }
 
-/// Where an outside planner wants a pod.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, rename_all = "camelCase")]
-pub struct SchedulingHint {
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub node_names: Vec<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub preferred_node_names: Vec<String>,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub extensions: BTreeMap<String, Json>,
+records! {
+    /// Where an outside planner wants a pod.
+    SchedulingHint {
+        node_names: Vec<String>,
+        preferred_node_names: Vec<String>,
+        extensions: BTreeMap<String, Json>,
+    }
 }

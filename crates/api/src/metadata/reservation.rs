@@ -6,28 +6,18 @@ use k8s_openapi::api::core::v1::{NodeSelectorTerm, ObjectReference, Toleration};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ResourceList, Wire, json_wire, print_json, words};
+use super::{ResourceList, Wire, json_wire, print_json, records, words};
 use crate::finding::Finding;
 use crate::kind::reservation::ReservationOwner;
 use crate::shape;
 
-json_wire!(
-    ExactMatchSpec,
-    ObjectReference,
-    ReservationAllocated,
-    ResizeAllocatable,
-    RestrictedOptions,
-    Vec<ReservationOwner>,
-);
+json_wire!(ObjectReference, Vec<ReservationOwner>);
 
-/// The reservation a pod was placed in.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct ReservationAllocated {
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub name: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub uid: String,
+records! {
+    /// The reservation a pod was placed in.
+    ReservationAllocated { name: String, uid: String }
+
+    ReservationSelectorTerms { reservation_selector_terms: Vec<NodeSelectorTerm> }
 }
 
 /// Which reservations a pod wants. A name excludes the rest; all empty means
@@ -45,12 +35,6 @@ pub struct ReservationAffinity {
     pub tolerations: Vec<Toleration>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, rename_all = "camelCase")]
-pub struct ReservationSelectorTerms {
-    pub reservation_selector_terms: Vec<NodeSelectorTerm>,
-}
-
 impl Wire for ReservationAffinity {
     fn parse(text: &str) -> (Option<Self>, Vec<Finding>) {
         if text.is_empty() { (Some(Self::default()), Vec::new()) } else { shape::read(text) }
@@ -61,28 +45,15 @@ impl Wire for ReservationAffinity {
     }
 }
 
-/// Which resources of a Restricted reservation are restricted.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct RestrictedOptions {
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub resources: Vec<String>,
-}
+records! {
+    /// Which resources of a Restricted reservation are restricted.
+    RestrictedOptions { resources: Vec<String> }
 
-/// Which resources of pod and reservation must be equal.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, rename_all = "camelCase")]
-pub struct ExactMatchSpec {
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub resource_names: Vec<String>,
-}
+    /// Which resources of pod and reservation must be equal.
+    ExactMatchSpec { resource_names: Vec<String> }
 
-/// What a reservation holds from now on.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct ResizeAllocatable {
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub resources: ResourceList,
+    /// What a reservation holds from now on.
+    ResizeAllocatable { resources: ResourceList }
 }
 
 words! {

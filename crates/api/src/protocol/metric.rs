@@ -75,16 +75,18 @@ const fn doubling(start: f64, count: usize) -> Kind {
     Kind::Histogram(Buckets::Exponential { start, factor: 2.0, count })
 }
 
-/// Defines metrics, one constant each, and `ALL`. The doc comment is the help text.
+/// Defines metrics, one constant each, and `ALL`. Names get the prefix; the doc
+/// comment is the help text.
 macro_rules! metrics {
-    ($endpoint:expr; $(#[doc = $help:literal] $id:ident: $kind:expr, $name:literal, [$($label:literal),*];)*) => {
+    ($endpoint:expr, $prefix:literal;
+     $(#[doc = $help:literal] $id:ident: $kind:expr, $name:literal, [$($label:tt),*];)*) => {
         $(
             #[doc = $help]
             pub const $id: $crate::protocol::metric::Metric = $crate::protocol::metric::Metric {
-                name: $name,
+                name: concat!($prefix, $name),
                 help: $help.trim_ascii(),
                 kind: $kind,
-                labels: &[$($label),*],
+                labels: &[$(stringify!($label)),*],
                 endpoint: $endpoint,
             };
         )*

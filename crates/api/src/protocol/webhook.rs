@@ -35,100 +35,43 @@ pub struct Webhook {
     pub gate: ManagerGate,
 }
 
-const SCHEDULING: (&str, &str, &str) = ("scheduling.sigs.k8s.io", "v1alpha1", "elasticquotas");
+macro_rules! webhooks {
+    ($($name:literal $stage:ident $path:ident [$($operation:literal),*] ($group:literal, $version:literal, $resource:literal)
+       $policy:ident $gate:ident;)*) => {
+        pub const WEBHOOKS: &[Webhook] = &[$(Webhook {
+            name: $name,
+            path: $path,
+            stage: Stage::$stage,
+            operations: &[$($operation),*],
+            resource: ($group, $version, $resource),
+            failure_policy: FailurePolicy::$policy,
+            gate: ManagerGate::$gate,
+        }),*];
+    };
+}
 
-pub const WEBHOOKS: &[Webhook] = &[
-    Webhook {
-        name: "mpod-create.koordinator.sh",
-        path: MUTATE_POD,
-        stage: Stage::Mutating,
-        operations: &["CREATE"],
-        resource: ("", "v1", "pods"),
-        failure_policy: FailurePolicy::Ignore,
-        gate: ManagerGate::PodMutatingWebhook,
-    },
-    Webhook {
-        name: "mpod-update.koordinator.sh",
-        path: MUTATE_POD,
-        stage: Stage::Mutating,
-        operations: &["UPDATE"],
-        resource: ("", "v1", "pods"),
-        failure_policy: FailurePolicy::Ignore,
-        gate: ManagerGate::PodMutatingWebhook,
-    },
-    Webhook {
-        name: "vpod.koordinator.sh",
-        path: VALIDATE_POD,
-        stage: Stage::Validating,
-        operations: &["CREATE", "UPDATE"],
-        resource: ("", "v1", "pods"),
-        failure_policy: FailurePolicy::Ignore,
-        gate: ManagerGate::PodValidatingWebhook,
-    },
-    Webhook {
-        name: "vpodbinding.koordinator.sh",
-        path: VALIDATE_POD_BINDING,
-        stage: Stage::Validating,
-        operations: &["CREATE"],
-        resource: ("", "v1", "pods/binding"),
-        failure_policy: FailurePolicy::Ignore,
-        gate: ManagerGate::PodValidatingWebhook,
-    },
-    Webhook {
-        name: "vconfigmap.koordinator.sh",
-        path: VALIDATE_CONFIG_MAP,
-        stage: Stage::Validating,
-        operations: &["CREATE", "UPDATE", "DELETE"],
-        resource: ("", "v1", "configmaps"),
-        failure_policy: FailurePolicy::Fail,
-        gate: ManagerGate::ConfigMapValidatingWebhook,
-    },
-    Webhook {
-        name: "vnode.koordinator.sh",
-        path: VALIDATE_NODE,
-        stage: Stage::Validating,
-        operations: &["CREATE", "UPDATE"],
-        resource: ("", "v1", "nodes"),
-        failure_policy: FailurePolicy::Ignore,
-        gate: ManagerGate::NodeValidatingWebhook,
-    },
-    Webhook {
-        name: "mnode-status.koordinator.sh",
-        path: MUTATE_NODE_STATUS,
-        stage: Stage::Mutating,
-        operations: &["CREATE", "UPDATE"],
-        resource: ("", "v1", "nodes/status"),
-        failure_policy: FailurePolicy::Ignore,
-        gate: ManagerGate::NodeMutatingWebhook,
-    },
-    Webhook {
-        name: "melasticquota.koordinator.sh",
-        path: MUTATE_ELASTIC_QUOTA,
-        stage: Stage::Mutating,
-        operations: &["CREATE"],
-        resource: SCHEDULING,
-        failure_policy: FailurePolicy::Ignore,
-        gate: ManagerGate::ElasticMutatingWebhook,
-    },
-    Webhook {
-        name: "velasticquota.koordinator.sh",
-        path: VALIDATE_ELASTIC_QUOTA,
-        stage: Stage::Validating,
-        operations: &["CREATE", "UPDATE", "DELETE"],
-        resource: SCHEDULING,
-        failure_policy: FailurePolicy::Ignore,
-        gate: ManagerGate::ElasticValidatingWebhook,
-    },
-    Webhook {
-        name: "mreservation-create.koordinator.sh",
-        path: MUTATE_RESERVATION,
-        stage: Stage::Mutating,
-        operations: &["CREATE"],
-        resource: ("scheduling.koordinator.sh", "v1alpha1", "reservations"),
-        failure_policy: FailurePolicy::Ignore,
-        gate: ManagerGate::ReservationMutatingWebhook,
-    },
-];
+webhooks! {
+    "mpod-create.koordinator.sh" Mutating MUTATE_POD ["CREATE"]
+        ("", "v1", "pods") Ignore PodMutatingWebhook;
+    "mpod-update.koordinator.sh" Mutating MUTATE_POD ["UPDATE"]
+        ("", "v1", "pods") Ignore PodMutatingWebhook;
+    "vpod.koordinator.sh" Validating VALIDATE_POD ["CREATE", "UPDATE"]
+        ("", "v1", "pods") Ignore PodValidatingWebhook;
+    "vpodbinding.koordinator.sh" Validating VALIDATE_POD_BINDING ["CREATE"]
+        ("", "v1", "pods/binding") Ignore PodValidatingWebhook;
+    "vconfigmap.koordinator.sh" Validating VALIDATE_CONFIG_MAP ["CREATE", "UPDATE", "DELETE"]
+        ("", "v1", "configmaps") Fail ConfigMapValidatingWebhook;
+    "vnode.koordinator.sh" Validating VALIDATE_NODE ["CREATE", "UPDATE"]
+        ("", "v1", "nodes") Ignore NodeValidatingWebhook;
+    "mnode-status.koordinator.sh" Mutating MUTATE_NODE_STATUS ["CREATE", "UPDATE"]
+        ("", "v1", "nodes/status") Ignore NodeMutatingWebhook;
+    "melasticquota.koordinator.sh" Mutating MUTATE_ELASTIC_QUOTA ["CREATE"]
+        ("scheduling.sigs.k8s.io", "v1alpha1", "elasticquotas") Ignore ElasticMutatingWebhook;
+    "velasticquota.koordinator.sh" Validating VALIDATE_ELASTIC_QUOTA ["CREATE", "UPDATE", "DELETE"]
+        ("scheduling.sigs.k8s.io", "v1alpha1", "elasticquotas") Ignore ElasticValidatingWebhook;
+    "mreservation-create.koordinator.sh" Mutating MUTATE_RESERVATION ["CREATE"]
+        ("scheduling.koordinator.sh", "v1alpha1", "reservations") Ignore ReservationMutatingWebhook;
+}
 
 pub const MUTATE_POD: &str = "/mutate-pod";
 pub const VALIDATE_POD: &str = "/validate-pod";

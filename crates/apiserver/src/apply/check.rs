@@ -15,7 +15,7 @@ use crate::schema::{Origin, Type};
 /// String fields that hold a quantity, which may be written as a number. Quantities in maps (`limits`,
 /// `requests`) need no name: any entry of a built-in map of strings may be a number here, and the check
 /// of the merged object catches the ones that may not.
-const QUANTITIES: [&str; 5] = ["averageValue", "capacity", "divisor", "sizeLimit", "value"];
+const QUANTITIES: [&str; 3] = ["averageValue", "divisor", "sizeLimit"];
 
 /// `Err` holds one line for a single problem, and a list for more.
 pub(super) fn check(intent: &Value, shape: Shape<'_>) -> Result<(), String> {

@@ -2,7 +2,7 @@
 //!
 //! Leaves and elements of lists are members; structures are not, because having a `spec` is not an opinion
 //! about it. Entries of maps are members even when they are divided further, and so are empty maps and nulls,
-//! which would otherwise leave no trace.
+//! which would otherwise leave no trace. Empty lists of elements do leave none.
 
 use std::collections::BTreeSet;
 
@@ -18,15 +18,13 @@ pub(super) fn fields(object: &Value, shape: Shape<'_>) -> FieldSet {
 }
 
 fn entry(value: &Value, shape: Shape<'_>) -> Entry {
-    match (shape.form(value), value) {
-        (Form::Map(shape), Value::Object(map)) => Entry { owned: false, below: of_map(map, shape) },
-        (Form::List(elements), Value::Array(list)) => match of_list(list, elements) {
-            Some(below) => Entry { owned: false, below },
-            None => Entry::owned(),
-        },
-        (Form::Map(_) | Form::List(_), _) => Entry::default(),
-        (Form::Leaf, _) => Entry::owned(),
-    }
+    let below = match (shape.form(value), value) {
+        (Form::Map(shape), Value::Object(map)) => Some(of_map(map, shape)),
+        (Form::List(elements), Value::Array(list)) => of_list(list, elements),
+        (Form::Map(_) | Form::List(_), _) => Some(FieldSet::default()),
+        (Form::Leaf, _) => None,
+    };
+    below.map_or_else(Entry::owned, |below| Entry { owned: false, below })
 }
 
 fn of_map(map: &Map<String, Value>, shape: Shape<'_>) -> FieldSet {
@@ -49,11 +47,10 @@ fn of_list(list: &[Value], elements: Elements<'_>) -> Option<FieldSet> {
     let repeated: BTreeSet<&Step> = steps.iter().filter(|step| !seen.insert(*step)).collect();
     let mut set = FieldSet::default();
     for (step, element) in steps.iter().zip(list) {
-        let below = if repeated.contains(step) {
-            FieldSet::default()
-        } else {
-            entry(element, elements.shape).below
-        };
+        let mut below = FieldSet::default();
+        if !repeated.contains(step) {
+            below = entry(element, elements.shape).below;
+        }
         set.put(step.clone(), Entry { owned: true, below });
     }
     Some(set)

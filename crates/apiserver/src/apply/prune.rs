@@ -18,61 +18,82 @@ pub(super) fn prune(merged: &Value, last: &FieldSet, owned: &FieldSet, shape: Sh
     let owned = with_named_parents(owned, shape);
     let all = set_of(merged);
 
-    // Taking a list element out takes everything inside it, also what others own: put that back.
-    let bare = without(merged, &last, shape);
+    // Taking a list element out takes everything inside it, also what others own: put that back. On the way
+    // a container that loses everything becomes null, which is a trace of it even if it is a list.
+    let draft = Remover { empty_becomes_null: true };
+    let bare = draft.without(merged, &last, shape);
     let gone = all.difference(&set_of(&bare).union(&owned));
-    let kept = without(merged, &gone, shape);
+    let kept = draft.without(merged, &gone, shape);
     // Putting owned fields back left out what nobody owns beside them: only fields of `last` may go.
     let gone = all.difference(&set_of(&kept)).intersection(&last);
-    without(merged, &gone, shape)
+    Remover { empty_becomes_null: false }.without(merged, &gone, shape)
 }
 
-/// The value without these fields. Containers that lose everything inside stay behind, empty: whether they
-/// go is a question of their own.
-fn without(value: &Value, gone: &FieldSet, shape: Shape<'_>) -> Value {
-    match (shape.form(value), value) {
-        (Form::Map(shape), Value::Object(map)) => Value::Object(remove_from_map(map, gone, shape)),
-        (Form::List(elements), Value::Array(list)) => {
-            Value::Array(remove_from_list(list, gone, elements))
-        }
-        _ => value.clone(),
-    }
+#[derive(Clone, Copy)]
+struct Remover {
+    empty_becomes_null: bool,
 }
 
-fn remove_from_map(
-    map: &Map<String, Value>,
-    gone: &FieldSet,
-    shape: Shape<'_>,
-) -> Map<String, Value> {
-    let mut rest = Map::new();
-    for (name, value) in map {
-        let step = Step::field(name);
-        if gone.owns(&step) {
-            continue;
-        }
-        let value = match gone.below(&step) {
-            Some(gone) => without(value, gone, shape.field(name).shape),
-            None => value.clone(),
+impl Remover {
+    /// The value without these fields.
+    fn without(self, value: &Value, gone: &FieldSet, shape: Shape<'_>) -> Value {
+        let (rest, is_empty) = match (shape.form(value), value) {
+            (Form::Map(shape), Value::Object(map)) => {
+                let map = self.remove_from_map(map, gone, shape);
+                let is_empty = map.is_empty();
+                (Value::Object(map), is_empty)
+            }
+            (Form::List(elements), Value::Array(list)) => {
+                let list = self.remove_from_list(list, gone, elements);
+                let is_empty = list.is_empty();
+                (Value::Array(list), is_empty)
+            }
+            _ => (value.clone(), false),
         };
-        rest.insert(name.clone(), value);
+        if is_empty && self.empty_becomes_null { Value::Null } else { rest }
     }
-    rest
-}
 
-fn remove_from_list(list: &[Value], gone: &FieldSet, elements: Elements<'_>) -> Vec<Value> {
-    let mut rest = Vec::with_capacity(list.len());
-    for element in list {
-        let Ok(step) = elements.step(element) else {
-            rest.push(element.clone());
-            continue;
-        };
-        if gone.owns(&step) {
-            continue;
+    fn remove_from_map(
+        self,
+        map: &Map<String, Value>,
+        gone: &FieldSet,
+        shape: Shape<'_>,
+    ) -> Map<String, Value> {
+        let mut rest = Map::new();
+        for (name, value) in map {
+            let step = Step::field(name);
+            if gone.owns(&step) {
+                continue;
+            }
+            let value = match gone.below(&step) {
+                Some(gone) => self.without(value, gone, shape.field(name).shape),
+                None => value.clone(),
+            };
+            rest.insert(name.clone(), value);
         }
-        rest.push(match gone.below(&step) {
-            Some(gone) => without(element, gone, elements.shape),
-            None => element.clone(),
-        });
+        rest
     }
-    rest
+
+    fn remove_from_list(
+        self,
+        list: &[Value],
+        gone: &FieldSet,
+        elements: Elements<'_>,
+    ) -> Vec<Value> {
+        let mut rest = Vec::with_capacity(list.len());
+        for element in list {
+            let Ok(step) = elements.step(element) else {
+                rest.push(element.clone());
+                continue;
+            };
+            if gone.owns(&step) {
+                continue;
+            }
+            rest.push(match gone.below(&step) {
+                Some(gone) => self.without(element, gone, elements.shape),
+                None => element.clone(),
+            });
+        }
+        rest
+    }
 }

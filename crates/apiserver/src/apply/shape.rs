@@ -62,9 +62,9 @@ pub(super) enum ElementError {
     #[error("associative list with keys may not have non-map elements")]
     NotAMap,
     #[error(
-        "associative list with keys has an element that omits key field {0:?} (and doesn't have default value)"
+        "associative list with keys has an element that omits all key fields {0} (and doesn't have default values for any key fields)"
     )]
-    NoKey(Box<str>),
+    NoKey(String),
     #[error("associative list without keys has an element that's a map type")]
     MapInSet,
     #[error("not supported: associative list with lists as elements")]
@@ -75,12 +75,18 @@ pub(super) enum ElementError {
 
 /// Parts that built-in objects always have, if only empty, because the Go types hold them by value or write
 /// them even when they are empty. Their appearing or vanishing is therefore never a change.
-const STANDING: [&str; 12] = [
+const STANDING: [&str; 18] = [
+    "acceptedNames",
     "containers",
+    "daemonEndpoints",
+    "deprecatedSource",
     "drivers",
     "jobTemplate",
+    "kubeletEndpoint",
+    "loadBalancer",
     "metadata",
     "names",
+    "nodeInfo",
     "resources",
     "source",
     "spec",
@@ -89,6 +95,10 @@ const STANDING: [&str; 12] = [
     "template",
     "updateStrategy",
 ];
+
+/// The exceptions: a structure with the second field holds the first by reference.
+const NOT_STANDING: [(&str, &str); 3] =
+    [("resources", "containers"), ("resources", "containerID"), ("resources", "containerStatuses")];
 
 static EMPTY_MAP: LazyLock<Value> = LazyLock::new(|| Value::Object(Map::new()));
 static EMPTY_LIST: LazyLock<Value> = LazyLock::new(|| Value::Array(Vec::new()));
@@ -113,6 +123,10 @@ impl<'s> Shape<'s> {
     }
 
     fn inner(node: Node<'s>, origin: Origin) -> Self {
+        // Custom schemas give int-or-string no type, so apply knows nothing about it; validation does.
+        if origin == Origin::Custom && node.kind() == Type::IntOrString {
+            return Self::Untyped;
+        }
         Self::Typed { node, origin, object: node.is_embedded_resource() }
     }
 
@@ -151,6 +165,11 @@ impl<'s> Shape<'s> {
     pub(super) fn standing(self, name: &str) -> Option<&'static Value> {
         let Self::Typed { node, origin: Origin::BuiltIn, .. } = self else { return None };
         let part = node.property(name).filter(|_| STANDING.contains(&name))?;
+        let excepted =
+            |(part, sibling): &(&str, &str)| *part == name && node.property(sibling).is_some();
+        if NOT_STANDING.iter().any(excepted) {
+            return None;
+        }
         match part.kind() {
             Type::Array if part.list_kind() != ListKind::Atomic => Some(&*EMPTY_LIST),
             Type::Object if part.map_kind() == MapKind::Granular && !part.is_map() => {
@@ -219,9 +238,14 @@ impl Elements<'_> {
         };
         let mut fields = Vec::with_capacity(keys.len());
         for key in keys {
-            let value = element.get(key.as_ref()).or_else(|| self.default_key(key));
-            let Some(value) = value else { return Err(ElementError::NoKey(key.clone())) };
-            fields.push((key.to_string(), Literal(value.clone())));
+            // A key field may be left out: leaving it out is then part of what identifies the element.
+            if let Some(value) = element.get(key.as_ref()).or_else(|| self.default_key(key)) {
+                fields.push((key.to_string(), Literal(value.clone())));
+            }
+        }
+        if fields.is_empty() {
+            let keys: Vec<String> = keys.iter().map(|key| format!("{key:?}")).collect();
+            return Err(ElementError::NoKey(format!("[{}]", keys.join(" "))));
         }
         Ok(Step::key(fields))
     }

@@ -4,6 +4,7 @@ mod documented;
 mod laws;
 mod ledger;
 mod lists;
+mod reference;
 mod refusals;
 mod widgets;
 

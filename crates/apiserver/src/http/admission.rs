@@ -5,9 +5,12 @@
 
 mod namespace;
 mod pod;
+mod webhook;
 
 use serde_json::Value;
 
+pub(super) use self::webhook::{Cache, Caller};
+pub use self::webhook::{EndpointResolver, ServiceResolver};
 use super::call::Call;
 use super::status::Status;
 
@@ -17,7 +20,6 @@ pub(super) enum Operation {
     Create,
     Update,
     Delete,
-    Connect,
 }
 
 impl Operation {
@@ -26,7 +28,6 @@ impl Operation {
             Self::Create => "CREATE",
             Self::Update => "UPDATE",
             Self::Delete => "DELETE",
-            Self::Connect => "CONNECT",
         }
     }
 }
@@ -58,8 +59,20 @@ pub(super) async fn mutate(
     call: &mut Call,
     attributes: &Attributes,
     object: &mut Value,
-    _old: Option<&Value>,
+    old: Option<&Value>,
 ) -> Result<(), Status> {
+    built_in(call, attributes, object)?;
+    let mut changing = Some(std::mem::take(object));
+    let changed = webhook::mutate(call, attributes, &mut changing, old).await;
+    *object = changing.unwrap_or_default();
+    if changed? {
+        // Webhooks may have asked for what the built-in rules complete.
+        built_in(call, attributes, object)?;
+    }
+    Ok(())
+}
+
+fn built_in(call: &Call, attributes: &Attributes, object: &mut Value) -> Result<(), Status> {
     namespace::check(call, attributes)?;
     if call.served.is("", "pods") && attributes.subresource.is_empty() {
         pod::admit(call, attributes, object)?;
@@ -67,21 +80,22 @@ pub(super) async fn mutate(
     Ok(())
 }
 
-/// Built-in rules on deletion; there is no new object to change.
+/// Rules on deletion; there is no new object to change.
 pub(super) async fn mutate_delete(
     call: &mut Call,
     attributes: &Attributes,
-    _old: &Value,
+    old: &Value,
 ) -> Result<(), Status> {
-    namespace::check(call, attributes)
+    namespace::check(call, attributes)?;
+    webhook::mutate(call, attributes, &mut None, Some(old)).await.map(|_| ())
 }
 
 /// Lets webhooks refuse the write.
 pub(super) async fn validate(
-    _call: &mut Call,
-    _attributes: &Attributes,
-    _object: Option<&Value>,
-    _old: Option<&Value>,
+    call: &mut Call,
+    attributes: &Attributes,
+    object: Option<&Value>,
+    old: Option<&Value>,
 ) -> Result<(), Status> {
-    Ok(())
+    webhook::validate(call, attributes, object, old).await
 }

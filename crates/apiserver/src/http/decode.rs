@@ -12,8 +12,10 @@ use serde_json::Value;
 use super::kinds::Served;
 use super::meta;
 use super::negotiate::BodyKind;
+use super::protobuf;
 use super::query::FieldValidation;
 use super::status::Status;
+use crate::schema::duplicate_fields;
 
 /// Reads a body as one value. Nesting beyond the parser's limit is an error like any other.
 pub fn value(body: &[u8], kind: BodyKind) -> Result<Value, Status> {
@@ -32,6 +34,9 @@ pub fn value(body: &[u8], kind: BodyKind) -> Result<Value, Status> {
             }
             serde_saphyr::from_str(text).map_err(|error| broken(error.to_string()))
         }
+        BodyKind::Protobuf => protobuf::decode(body).map_err(|error| {
+            Status::bad_request(format!("the object provided is unrecognized: {error}"))
+        }),
         _ => serde_json::from_slice(body).map_err(|error| broken(error.to_string())),
     }
 }
@@ -47,15 +52,19 @@ fn excerpt(body: &[u8]) -> String {
 
 /// The fields a strict client would want to hear about.
 #[derive(Debug, Default)]
-pub struct Complaints(Vec<String>);
+pub struct Complaints {
+    unknown: Vec<String>,
+    doubled: Vec<String>,
+}
 
 impl Complaints {
-    pub fn unknown(&mut self, paths: impl IntoIterator<Item = String>) {
-        self.0.extend(paths.into_iter().map(|path| format!("unknown field \"{path}\"")));
-    }
-
-    pub fn doubled(&mut self, paths: impl IntoIterator<Item = String>) {
-        self.0.extend(paths.into_iter().map(|path| format!("duplicate field \"{path}\"")));
+    /// Looks for doubled fields in a JSON body; of YAML the parser refuses them itself.
+    pub fn about(body: &[u8], kind: BodyKind, validation: FieldValidation) -> Self {
+        let doubled = match (kind, validation) {
+            (BodyKind::Yaml | BodyKind::Protobuf, _) | (_, FieldValidation::Ignore) => Vec::new(),
+            _ => duplicate_fields(body),
+        };
+        Self { unknown: Vec::new(), doubled }
     }
 
     /// Warns or refuses, as the client asked.
@@ -65,21 +74,19 @@ impl Complaints {
         served: &Served,
         warnings: &mut Vec<String>,
     ) -> Result<(), Status> {
-        match validation {
-            _ if self.0.is_empty() => Ok(()),
-            FieldValidation::Ignore => Ok(()),
-            FieldValidation::Warn => {
-                warnings.extend(self.0);
-                Ok(())
+        match (validation, &served.schema) {
+            (FieldValidation::Ignore, _) | (_, None) => {}
+            (FieldValidation::Warn, _) => {
+                warnings.extend(self.doubled.iter().map(|f| format!("duplicate field \"{f}\"")));
+                warnings.extend(self.unknown.iter().map(|f| format!("unknown field \"{f}\"")));
             }
-            FieldValidation::Strict => Err(Status::bad_request(format!(
-                "{} in version {:?} cannot be handled as a {}: strict decoding error: {}",
-                served.kind,
-                served.version,
-                served.kind,
-                self.0.join(", ")
-            ))),
+            (FieldValidation::Strict, Some(schema)) => {
+                if let Some(error) = schema.strict_error(&self.unknown, &self.doubled) {
+                    return Err(Status::bad_request(error));
+                }
+            }
         }
+        Ok(())
     }
 }
 
@@ -116,12 +123,9 @@ pub fn shape(
 ) -> Result<(), Status> {
     let Some(schema) = &served.schema else { return Ok(()) };
     if let Some(error) = schema.type_error(object) {
-        return Err(Status::bad_request(format!(
-            "{} in version {:?} cannot be handled as a {}: {error}",
-            served.kind, served.version, served.kind
-        )));
+        return Err(Status::bad_request(error));
     }
-    complaints.unknown(schema.prune(object));
+    complaints.unknown.extend(schema.prune(object));
     schema.default(object);
     Ok(())
 }

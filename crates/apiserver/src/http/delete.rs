@@ -48,7 +48,7 @@ impl DeleteOptions {
         if call.body.is_empty() {
             return Self::from_query(call);
         }
-        let kind = negotiate::object_body(&call.headers)?;
+        let kind = negotiate::object_body(&call.headers, false)?;
         Self::from_value(&decode::value(&call.body, kind)?)
     }
 

@@ -11,6 +11,7 @@ use http_body_util::{BodyExt, Limited};
 
 use super::auth::{self, User};
 use super::call::Call;
+use super::openapi::{self, Ask};
 use super::path::{self, PathError, Route, Target};
 use super::query::Query;
 use super::server::ApiServer;
@@ -98,8 +99,12 @@ async fn resource(
         true => Some(server.definitions_lock().lock().await),
         false => None,
     };
+    let (begin, verb) = (tokio::time::Instant::now(), verbs::verb(&call));
     let result = verbs::serve(&mut call).await;
     let mut response = result.unwrap_or_else(IntoResponse::into_response);
+    let subject = (&*call.served.group, &*call.served.plural, call.subresource());
+    let code = response.status().as_u16();
+    server.metrics().request(verb, subject, code, begin.elapsed());
     respond::add_warnings(response.headers_mut(), &call.warnings);
     Ok(response)
 }
@@ -147,8 +152,24 @@ fn fixed(server: &ApiServer, route: Route, request: &Request) -> Result<Response
             Some(found) => plain(&discovery::resources(&group, found)),
             None => Ok(page_not_found()),
         },
-        _ => Ok(page_not_found()),
+        Route::Metrics => {
+            let limit = server.options().max_in_flight;
+            let busy = limit.saturating_sub(server.in_flight().available_permits());
+            let text = server.metrics().render(server.store(), &registry, busy);
+            let kind = "text/plain; version=0.0.4; charset=utf-8";
+            Ok(respond::bytes(StatusCode::OK, kind, text.into()))
+        }
+        Route::OpenApiV2 => documents(server, &Ask::Version2, request),
+        Route::OpenApiV3 => documents(server, &Ask::Index, request),
+        Route::OpenApiV3Group(path) => documents(server, &Ask::Version3(&path), request),
+        Route::Resource(_) => Ok(page_not_found()),
     }
+}
+
+fn documents(server: &ApiServer, ask: &Ask<'_>, request: &Request) -> Result<Response, Status> {
+    let query = Query::parse(request.uri().query().unwrap_or_default());
+    let answer = openapi::serve(&server.documents(), ask, request.headers(), &query)?;
+    Ok(answer.unwrap_or_else(page_not_found))
 }
 
 /// What Kubernetes says about a path it does not know.

@@ -71,17 +71,6 @@ pub struct Traits {
     pub generation: bool,
     /// The definition is being deleted: nothing new may be created.
     pub terminating: bool,
-    /// How names are checked.
-    pub names: NameRule,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum NameRule {
-    #[default]
-    Subdomain,
-    Label,
-    Service,
-    PathSegment,
 }
 
 /// Something below an object's own path.

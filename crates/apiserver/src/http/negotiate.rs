@@ -169,13 +169,16 @@ fn prettier(mut answer: Answer, pretty: bool) -> Answer {
 pub enum BodyKind {
     Json,
     Yaml,
+    Protobuf,
     JsonPatch,
     MergePatch,
     StrategicMergePatch,
     Apply,
 }
 
-const OBJECTS: [&str; 2] = ["application/json", "application/yaml"];
+/// Forms of whole objects; custom resources have no protobuf form.
+const OBJECTS: [&str; 3] =
+    ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 
 /// Patch types of built-in kinds; custom resources know no strategic merge patch.
 const PATCHES: [&str; 4] = [
@@ -191,11 +194,15 @@ fn media_type(headers: &HeaderMap) -> String {
 }
 
 /// The format of a whole object in a body; absent means JSON.
-pub fn object_body(headers: &HeaderMap) -> Result<BodyKind, Status> {
+pub fn object_body(headers: &HeaderMap, custom: bool) -> Result<BodyKind, Status> {
     match media_type(headers).as_str() {
         "" | "application/json" => Ok(BodyKind::Json),
         "application/yaml" | "application/x-yaml" => Ok(BodyKind::Yaml),
-        _ => Err(Status::unsupported_media_type(&OBJECTS)),
+        "application/vnd.kubernetes.protobuf" if !custom => Ok(BodyKind::Protobuf),
+        _ => {
+            let accepted = if custom { &OBJECTS[..2] } else { &OBJECTS[..] };
+            Err(Status::unsupported_media_type(accepted))
+        }
     }
 }
 
@@ -281,13 +288,16 @@ mod tests {
             ("", Some(BodyKind::Json)),
             ("application/json; charset=utf-8", Some(BodyKind::Json)),
             ("application/yaml", Some(BodyKind::Yaml)),
-            ("application/vnd.kubernetes.protobuf", None),
+            ("application/vnd.kubernetes.protobuf", Some(BodyKind::Protobuf)),
+            ("application/cbor", None),
             ("application/x-www-form-urlencoded", None),
         ];
         for (text, want) in cases {
             let mut headers = HeaderMap::new();
             headers.insert(CONTENT_TYPE, text.parse().unwrap());
-            assert_eq!(object_body(&headers).ok(), want, "{text}");
+            assert_eq!(object_body(&headers, false).ok(), want, "{text}");
+            let custom = want.filter(|kind| *kind != BodyKind::Protobuf);
+            assert_eq!(object_body(&headers, true).ok(), custom, "{text}");
         }
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, "application/strategic-merge-patch+json".parse().unwrap());

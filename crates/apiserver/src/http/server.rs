@@ -6,11 +6,14 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use serde_json::Value;
 use tokio::sync::{Mutex, Semaphore, watch};
 
+use super::admission::{Cache, Caller, EndpointResolver, ServiceResolver};
 use super::auth::Tokens;
 use super::kinds::{Definition, Registry, Served};
+use super::metrics::Metrics;
 use super::source::{Clock, Ids, RandomIds, SystemClock};
 use super::status::Status;
 use super::sub::LogSource;
+use crate::schema::openapi::OpenApi;
 use crate::store::{Collection, Store, Stored};
 
 /// How a server is set up; the default suits tests: no token, system clock, random ids.
@@ -20,6 +23,8 @@ pub struct Options {
     pub ids: Arc<dyn Ids>,
     /// The bearer token clients must show; `None` lets everyone in.
     pub token: Option<String>,
+    /// Finds the services that webhooks are behind.
+    pub services: Arc<dyn ServiceResolver>,
     /// Largest request body, in bytes.
     pub max_body: usize,
     /// Requests served at once, watches not counted.
@@ -32,6 +37,7 @@ impl Default for Options {
             clock: Arc::new(SystemClock),
             ids: Arc::new(RandomIds),
             token: None,
+            services: Arc::new(EndpointResolver),
             max_body: 3 << 20,
             max_in_flight: 400,
         }
@@ -56,6 +62,10 @@ struct Inner {
     logs: ArcSwapOption<Arc<dyn LogSource>>,
     /// True once watches are to end.
     closing: watch::Sender<bool>,
+    webhooks: Cache,
+    caller: Caller,
+    documents: ArcSwap<OpenApi>,
+    metrics: Metrics,
 }
 
 impl ApiServer {
@@ -73,6 +83,10 @@ impl ApiServer {
             tokens: Tokens::default(),
             logs: ArcSwapOption::empty(),
             closing: watch::Sender::new(false),
+            webhooks: Cache::new(),
+            caller: Caller::default(),
+            documents: ArcSwap::from_pointee(OpenApi::new([])),
+            metrics: Metrics::default(),
         };
         let server = Self { inner: Arc::new(inner) };
         server.refresh_registry();
@@ -98,6 +112,22 @@ impl ApiServer {
 
     pub(super) fn tokens(&self) -> &Tokens {
         &self.inner.tokens
+    }
+
+    pub(super) fn webhooks(&self) -> &Cache {
+        &self.inner.webhooks
+    }
+
+    pub(super) fn documents(&self) -> Arc<OpenApi> {
+        self.inner.documents.load_full()
+    }
+
+    pub(super) fn metrics(&self) -> &Metrics {
+        &self.inner.metrics
+    }
+
+    pub(super) fn caller(&self) -> &Caller {
+        &self.inner.caller
     }
 
     /// Ends all watches; their clients come back on their own.
@@ -126,14 +156,17 @@ impl ApiServer {
     /// Serves exactly the kinds whose definitions are in the store and established.
     pub(super) fn refresh_registry(&self) {
         let collection = Collection::new("apiextensions.k8s.io", "customresourcedefinitions");
-        let definitions: Vec<Definition> = self
+        let objects: Vec<Value> = self
             .inner
             .store
             .list(&collection, None)
             .iter()
             .filter_map(|stored| serde_json::from_slice::<Value>(&stored.json).ok())
             .filter(super::definitions::is_established)
-            .filter_map(|object| match Definition::from_object(&object) {
+            .collect();
+        let definitions: Vec<Definition> = objects
+            .iter()
+            .filter_map(|object| match Definition::from_object(object) {
                 Ok(definition) => Some(definition),
                 Err(error) => {
                     tracing::warn!(%error, "cannot serve a custom resource definition");
@@ -141,6 +174,7 @@ impl ApiServer {
                 }
             })
             .collect();
+        self.inner.documents.store(Arc::new(OpenApi::new(&objects)));
         self.inner.registry.store(Arc::new(Registry::with_definitions(definitions.iter())));
     }
 

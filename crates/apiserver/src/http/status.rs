@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// A failure on its way to the client.
@@ -35,8 +35,8 @@ struct ListMeta {
 }
 
 /// What the failure is about.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 pub struct Details {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
@@ -54,7 +54,8 @@ pub struct Details {
 }
 
 /// One reason of several.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Cause {
     #[serde(skip_serializing_if = "str::is_empty")]
     pub reason: Cow<'static, str>,
@@ -316,11 +317,6 @@ impl Status {
             retry_after_seconds: Some(1),
             ..Details::default()
         })
-    }
-
-    pub fn timeout(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", message)
-            .about(Details { retry_after_seconds: Some(0), ..Details::default() })
     }
 
     pub fn too_many_requests(message: impl Into<String>, retry_after: Option<u32>) -> Self {

@@ -3,7 +3,6 @@
 //! Each kind has a few fields that clients cannot write through the main path: the status, the
 //! generation, a namespace's phase. This module sets them on creation and keeps them on update.
 
-mod job;
 mod pod;
 
 use base64::Engine as _;
@@ -24,15 +23,20 @@ pub(super) fn prepare_create(call: &Call, object: &mut Value) -> Result<(), Stat
         && let Some(fields) = object.as_object_mut()
     {
         fields.remove("status");
-        if let Some(status) = initial_status(served) {
-            fields.insert("status".into(), status);
-        }
+    }
+    if let Some(schema) = &served.schema {
+        schema.prepare_create(object);
+    }
+    if let Some(status) = counters(served) {
+        object["status"] = status;
     }
     match (served.group.as_str(), served.plural.as_str()) {
         ("", "pods") => pod::prepare_create(object, call.server.options().clock.now()),
-        ("", "namespaces") => prepare_namespace(object),
+        ("", "namespaces") => {
+            let name = meta::name(object).to_owned();
+            label_namespace(object, &name);
+        }
         ("", "secrets") => fold_string_data(object),
-        ("batch", "jobs") => job::prepare_create(object),
         ("apiextensions.k8s.io", "customresourcedefinitions") => {
             definitions::prepare(call, object, None);
         }
@@ -41,14 +45,9 @@ pub(super) fn prepare_create(call: &Call, object: &mut Value) -> Result<(), Stat
     Ok(())
 }
 
-/// The status of an object nobody has looked at yet.
-fn initial_status(served: &Served) -> Option<Value> {
+/// Counters that are shown even while they are zero.
+fn counters(served: &Served) -> Option<Value> {
     Some(match (served.group.as_str(), served.plural.as_str()) {
-        ("", "pods" | "persistentvolumes" | "persistentvolumeclaims") => {
-            json!({"phase": "Pending"})
-        }
-        ("", "namespaces") => json!({"phase": "Active"}),
-        ("", "services") => json!({"loadBalancer": {}}),
         ("apps", "replicasets") => json!({"replicas": 0}),
         ("apps", "statefulsets") => json!({"replicas": 0, "availableReplicas": 0}),
         ("apps", "daemonsets") => json!({
@@ -63,17 +62,8 @@ fn initial_status(served: &Served) -> Option<Value> {
             "disruptionsAllowed": 0,
             "expectedPods": 0,
         }),
-        ("" | "apps" | "batch", _) => json!({}),
         _ => return None,
     })
-}
-
-fn prepare_namespace(object: &mut Value) {
-    let name = meta::name(object).to_owned();
-    label_namespace(object, &name);
-    if let Some(fields) = object.as_object_mut() {
-        fields.insert("spec".into(), json!({"finalizers": ["kubernetes"]}));
-    }
 }
 
 fn label_namespace(object: &mut Value, name: &str) {

@@ -25,6 +25,7 @@ use self::frame::Frames;
 use super::call::Call;
 use super::kinds::Storage;
 use super::list;
+use super::metrics::Watching;
 use super::negotiate::{self, Shapes};
 use super::query::ListOptions;
 use super::respond;
@@ -68,6 +69,7 @@ pub(super) fn watch(call: &Call, options: &ListOptions) -> Result<Response, Stat
         bookmarks: options.allow_bookmarks.then(|| now + BOOKMARK_PERIOD),
         deadline: now + timeout(options),
         closing: call.server.closing(),
+        _counted: call.server.metrics().watching(&call.served.plural),
     };
     let chunks = stream::unfold(Some(feed), |feed| async move {
         let mut feed = feed?;
@@ -157,6 +159,7 @@ struct Feed {
     deadline: Instant,
     /// Becomes true when the server stops.
     closing: tokio::sync::watch::Receiver<bool>,
+    _counted: Watching,
 }
 
 /// What ends a watcher's wait.

@@ -227,7 +227,9 @@ async fn modify_with(
             keep_identity(&mut new, &old);
         }
         strategy::prepare_update(call, part, &mut new, &old)?;
-        validate::update(call, part, &new, &old)?;
+        if part != Part::Other {
+            validate::update(call, &new, &old)?;
+        }
         if ask {
             admission::validate(call, &attributes, Some(&new), Some(&old)).await?;
         }

@@ -45,6 +45,18 @@ pub(crate) fn syntax(value: &Value) -> String {
     }
 }
 
+/// What Go's decoder calls a value that does not fit: `json: cannot unmarshal array into ...`.
+pub(crate) fn json_kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
 /// Like `%T`: the Go type that holds such a value.
 pub(crate) fn type_name(value: &Value) -> &'static str {
     match value {

@@ -4,7 +4,7 @@
 //! kube-apiserver uses:
 //!
 //! - `replace` sets a field that is not there yet;
-//! - `test` for null passes on an absent field, and a `value` that is missing is null;
+//! - an absent field counts as null for `test` and `copy`, and so does a missing `value`;
 //! - a negative position counts from the end of a list;
 //! - the whole document can be replaced and tested, but not added, removed, moved or copied;
 //! - copies may add up to a limit.
@@ -40,32 +40,40 @@ pub fn json(object: &Value, patch: &[u8]) -> Result<Value, PatchError> {
 }
 
 fn decode(patch: &[u8]) -> Result<Vec<Map<String, Value>>, PatchError> {
-    let bad = |value: &Value, into: &str| {
-        let kind = match value {
-            Value::Object(_) => "object",
-            Value::Array(_) => "array",
-            Value::Number(_) => "number",
-            other => go_text::type_name(other),
-        };
-        PatchError::BadRequest(format!(
-            "json: cannot unmarshal {kind} into Go value of type jsonpatch.{into}"
-        ))
+    let bad = |problem: String| PatchError::BadRequest(format!("error decoding patch: {problem}"));
+    let misfit = |value: &Value, place: &str| {
+        bad(format!("json: cannot unmarshal {} into Go {place}", go_text::json_kind(value)))
     };
-    let patch: Value =
-        serde_json::from_slice(patch).map_err(|error| PatchError::BadRequest(error.to_string()))?;
+    let patch: Value = serde_json::from_slice(patch).map_err(|error| {
+        bad(if error.is_eof() {
+            "unexpected end of JSON input".to_owned()
+        } else {
+            error.to_string()
+        })
+    })?;
     let operations = match patch {
         Value::Array(operations) => operations,
         Value::Null => Vec::new(),
-        other => return Err(bad(&other, "Patch")),
+        other => return Err(misfit(&other, "value of type []handlers.jsonPatchOp")),
     };
-    operations
-        .into_iter()
-        .map(|operation| match operation {
-            Value::Object(operation) => Ok(operation),
-            Value::Null => Ok(Map::new()),
-            other => Err(bad(&other, "Operation")),
-        })
-        .collect()
+    let mut decoded = Vec::with_capacity(operations.len());
+    for operation in operations {
+        let operation = match operation {
+            Value::Object(operation) => operation,
+            Value::Null => Map::new(),
+            other => return Err(misfit(&other, "value of type handlers.jsonPatchOp")),
+        };
+        for name in ["op", "path", "from"] {
+            if let Some(value) = operation.get(name).filter(|it| !it.is_string() && !it.is_null()) {
+                return Err(misfit(
+                    value,
+                    &format!("struct field jsonPatchOp.{name} of type string"),
+                ));
+            }
+        }
+        decoded.push(operation);
+    }
+    Ok(decoded)
 }
 
 struct Document {
@@ -97,6 +105,8 @@ impl Document {
                 self.admit_move(op, &from, &path)?;
                 if op == "move" {
                     PatchOperation::Move(MoveOperation { from, path })
+                } else if self.is_absent(&from) {
+                    PatchOperation::Add(AddOperation { path, value: Value::Null })
                 } else {
                     PatchOperation::Copy(CopyOperation { from, path })
                 }
@@ -176,7 +186,8 @@ impl Document {
                 && let Some(back) = token.strip_prefix('-').and_then(|digits| digits.parse().ok())
             {
                 let end = list.len() + usize::from(adds && at + 1 == tokens.len());
-                token = end.checked_sub(back).ok_or_else(missing)?.to_string();
+                let place = if back == 0 { Some(0) } else { end.checked_sub(back) };
+                token = place.ok_or_else(missing)?.to_string();
             }
             resolved.push('/');
             resolved.push_str(&token);

@@ -1,16 +1,24 @@
 //! JSON merge patch.
 //!
-//! RFC 7396 with one addition of the reference: nulls inside objects inside lists are dropped too, so that a
-//! patch never writes a null field.
+//! RFC 7396 with one addition of the reference: nulls in objects inside lists are dropped too, except where
+//! the list replaces a map.
 
 use serde_json::{Map, Value};
 
 use super::PatchError;
+use super::go_text::json_kind;
 
 /// The object after a merge patch.
 pub fn merge(object: &Value, patch: &Value) -> Result<Value, PatchError> {
-    let Value::Object(patch) = patch else {
-        return Err(PatchError::BadRequest("Invalid JSON Patch".to_owned()));
+    let patch = match patch {
+        Value::Object(patch) => patch,
+        Value::Null => return Err(PatchError::BadRequest("Invalid JSON Patch".to_owned())),
+        other => {
+            let kind = json_kind(other);
+            return Err(PatchError::BadRequest(format!(
+                "error decoding patch: json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
+            )));
+        }
     };
     let object = match object {
         Value::Object(object) => object.clone(),
@@ -29,6 +37,8 @@ fn merge_maps(mut target: Map<String, Value>, patch: &Map<String, Value>) -> Map
             (Some(Value::Object(target)), Value::Object(patch)) => {
                 Value::Object(merge_maps(target, patch))
             }
+            // Where something else takes the place of a map the reference looks no further.
+            (Some(Value::Object(_)), value) => value.clone(),
             (_, value) => without_nulls(value),
         };
         target.insert(name.clone(), merged);
@@ -103,6 +113,12 @@ mod tests {
             ),
             ("nulls in lists stay", json!({}), json!({"a": [null, 1]}), json!({"a": [null, 1]})),
             (
+                "unless the list replaces a map",
+                json!({"a": {"x": 1}}),
+                json!({"a": [{"b": null}]}),
+                json!({"a": [{"b": null}]}),
+            ),
+            (
                 "nulls of objects in lists vanish",
                 json!({}),
                 json!({"a": [{"b": null, "c": 1}]}),
@@ -117,9 +133,13 @@ mod tests {
 
     #[test]
     fn only_an_object_is_a_merge_patch() {
-        for patch in [json!(null), json!([1]), json!("a"), json!(1), json!(true)] {
+        let misfit = "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}";
+        for (patch, said) in [(json!(null), "Invalid JSON Patch"), (json!([1]), misfit)] {
             let error = merge(&json!({"a": 1}), &patch).unwrap_err();
-            assert_eq!((error.code(), error.message().as_str()), (400, "Invalid JSON Patch"));
+            assert_eq!((error.code(), error.message().as_str()), (400, said));
+        }
+        for patch in [json!("a"), json!(1), json!(true)] {
+            assert_eq!(merge(&json!({"a": 1}), &patch).unwrap_err().code(), 400);
         }
     }
 

@@ -23,7 +23,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use super::PatchError;
-use super::go_text::{plain, type_name};
+use super::go_text::{json_kind, plain};
 use super::merge::without_nulls;
 use crate::schema::{Node, Origin, Schema};
 
@@ -37,11 +37,15 @@ pub fn strategic(object: &Value, patch: &Value, schema: &Schema) -> Result<Value
     if schema.origin() == Origin::Custom {
         return Err(PatchError::UnsupportedMediaType);
     }
-    let Value::Object(patch) = patch else {
-        let kind = type_name(patch);
-        return Err(PatchError::BadRequest(format!(
-            "json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
-        )));
+    let patch = match patch {
+        Value::Object(patch) => patch,
+        Value::Null => return Ok(object.clone()),
+        other => {
+            let kind = json_kind(other);
+            return Err(PatchError::BadRequest(format!(
+                "json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
+            )));
+        }
     };
     let object = object.as_object().cloned().unwrap_or_default();
     merge_maps(object, patch, Some(schema.root())).map(Value::Object)

@@ -57,7 +57,6 @@ pub enum Scope {
 pub struct Schemas {
     kinds: Vec<Kind>,
     by_kind: BTreeMap<Gvk, Schema>,
-    definitions: Map<String, Value>,
     graph: Arc<Graph>,
     object_meta: NodeId,
 }
@@ -78,11 +77,7 @@ impl Schemas {
     }
 
     fn build() -> Self {
-        let mut catalogue = Catalogue::new();
-        catalogue.add_all();
-        let Catalogue { mut generator, kinds } = catalogue;
-        let mut definitions = generator.take_definitions(false);
-        merging::annotate(&mut definitions);
+        let (kinds, definitions) = published();
         let (graph, roots) = build::definitions(&definitions)
             .expect("the definitions are compiled in and a test builds them");
         let object_meta = *roots
@@ -105,13 +100,19 @@ impl Schemas {
             })
             .collect();
         let kinds = kinds.into_iter().map(|(kind, _)| kind).collect();
-        Self { kinds, by_kind, definitions, graph, object_meta }
+        Self { kinds, by_kind, graph, object_meta }
     }
+}
 
-    /// The OpenAPI definitions by name, with merge facts.
-    pub(super) fn definitions(&self) -> &Map<String, Value> {
-        &self.definitions
-    }
+/// All kinds with the name of their definition, and the definitions with merge facts. Made anew on each call:
+/// the descriptions weigh megabytes and only OpenAPI documents need them.
+pub(super) fn published() -> (Vec<(Kind, String)>, Map<String, Value>) {
+    let mut catalogue = Catalogue::new();
+    catalogue.add_all();
+    let Catalogue { mut generator, kinds } = catalogue;
+    let mut definitions = generator.take_definitions(false);
+    merging::annotate(&mut definitions);
+    (kinds, definitions)
 }
 
 struct Catalogue {

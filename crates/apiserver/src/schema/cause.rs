@@ -104,6 +104,11 @@ impl<'a> Path<'a> {
         Path { parent: Some(self), step: Step::Index(index) }
     }
 
+    /// Number of steps from the root.
+    pub(super) fn depth(&self) -> usize {
+        self.parent.map_or(0, |parent| parent.depth() + 1)
+    }
+
     pub(super) fn is_root(&self) -> bool {
         matches!(self.step, Step::Root)
     }
@@ -151,6 +156,11 @@ impl Causes {
 
     pub(super) fn append(&mut self, mut other: Causes) {
         self.found.append(&mut other.found);
+    }
+
+    /// Orders findings by their text, where the reference does so too.
+    pub(super) fn sort(&mut self) {
+        self.found.sort_by_cached_key(ToString::to_string);
     }
 
     /// Adds findings whose paths start at `path`.

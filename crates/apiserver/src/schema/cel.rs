@@ -49,10 +49,15 @@ impl Expressions {
         Some(Self { compiled: compile_schema(&shape) })
     }
 
-    /// Per rule, why it does not compile.
-    pub(super) fn compile_errors(&self) -> Vec<Option<String>> {
-        let errors = self.compiled.validations.iter().map(|rule| rule.as_ref().err());
-        errors.map(|error| error.map(ToString::to_string)).collect()
+    /// Per rule, whether it looks at the old value, or why it does not compile.
+    pub(super) fn outcomes(&self) -> Vec<Result<bool, String>> {
+        let rules = self.compiled.validations.iter();
+        rules
+            .map(|rule| match rule {
+                Ok(rule) => Ok(rule.is_transition_rule),
+                Err(error) => Err(error.to_string()),
+            })
+            .collect()
     }
 }
 
@@ -240,5 +245,16 @@ mod tests {
                 "spec.max: Invalid value: 4: shrunk to 4",
             ]
         );
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_rule_breaks_the_compiler(rule in "[a-z0-9.()\\[\\]{}'\"!<>=&|?:+*/% -]{0,40}") {
+            let schema = json!({"type": "object", "x-kubernetes-validations": [{"rule": rule}],
+                "properties": {"spec": {"type": "object"}}});
+            if let Ok(schema) = Schema::custom(Gvk::new("example.com", "v1", "Thing"), &schema) {
+                schema.validate(&object(json!({"a": 1})));
+            }
+        }
     }
 }

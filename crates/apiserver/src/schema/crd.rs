@@ -4,13 +4,16 @@
 //! then be ambiguous. Messages and paths are those of kube-apiserver. One oddity is kept: when all versions
 //! have the same schema, the reference reports under `spec.validation`, its internal place for it.
 
+mod keywords;
 mod structural;
+#[cfg(test)]
+mod tests;
 
 use serde_json::{Value, json};
 
 use super::cause::{Causes, Path};
 use super::meta::{self, NameRule};
-use super::object::{list as items, text};
+use super::object::{get, has, list as items, text};
 use super::{BuildError, Gvk, Schema, names};
 
 /// Why a version of a definition has no usable schema.
@@ -27,7 +30,7 @@ pub enum CrdError {
 impl Schema {
     /// The schema of one version that a CustomResourceDefinition (v1) declares.
     pub fn from_crd_version(definition: &Value, version: &str) -> Result<Self, CrdError> {
-        let spec = definition.get("spec").unwrap_or(&Value::Null);
+        let spec = get(definition, "spec");
         let declared = items(spec, "versions").iter().find(|one| text(one, "name") == version);
         let Some(declared) = declared else {
             return Err(CrdError::NoVersion { version: version.to_owned() });
@@ -46,13 +49,17 @@ impl Schema {
 
 /// What is wrong with a definition; the object has its defaults.
 pub(super) fn check(object: &Value, causes: &mut Causes) {
-    let spec = object.get("spec").unwrap_or(&Value::Null);
+    let spec = get(object, "spec");
     let path = Path::ROOT.field("spec");
     check_metadata(object, spec, causes);
     check_group(spec, &path, causes);
     check_scope(spec, &path, causes);
-    check_versions(spec, &path, causes);
-    check_names(spec.get("names").unwrap_or(&Value::Null), &path.field("names"), causes);
+    let shared = Shared::of(items(spec, "versions"));
+    check_versions(spec, shared, &path, causes);
+    check_names(get(spec, "names"), &path.field("names"), causes);
+    if let Some(first) = items(spec, "versions").first() {
+        check_content(first, shared, &path, causes);
+    }
     check_conversion(spec, &path, causes);
     if spec.get("preserveUnknownFields").and_then(Value::as_bool) == Some(true) {
         let detail = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in \
@@ -63,7 +70,7 @@ pub(super) fn check(object: &Value, causes: &mut Causes) {
 
 fn check_metadata(object: &Value, spec: &Value, causes: &mut Causes) {
     let path = Path::ROOT.field("metadata");
-    let metadata = object.get("metadata").unwrap_or(&Value::Null);
+    let metadata = get(object, "metadata");
     let rules = meta::Rules {
         name: NameRule::Subdomain,
         namespaced: Some(false),
@@ -81,7 +88,7 @@ fn check_metadata(object: &Value, spec: &Value, causes: &mut Causes) {
     let community = ["k8s.io", "kubernetes.io"]
         .iter()
         .any(|domain| group == *domain || group.ends_with(&format!(".{domain}")));
-    let annotations = metadata.get("annotations").unwrap_or(&Value::Null);
+    let annotations = get(metadata, "annotations");
     if community && text(annotations, APPROVAL).is_empty() {
         let detail = format!(
             "protected groups must have approval annotation \"{APPROVAL}\", see \
@@ -116,11 +123,46 @@ fn check_scope(spec: &Value, path: &Path<'_>, causes: &mut Causes) {
     }
 }
 
-fn check_versions(spec: &Value, path: &Path<'_>, causes: &mut Causes) {
+/// Which parts all versions have in common. The reference keeps such a part once, under the spec, and
+/// reports it there.
+#[derive(Clone, Copy)]
+struct Shared {
+    schema: bool,
+    subresources: bool,
+    columns: bool,
+}
+
+impl Shared {
+    fn of(versions: &[Value]) -> Self {
+        let same = |part: &str| {
+            let mut parts = versions.iter().map(|version| get(version, part));
+            let first = parts.next();
+            parts.all(|part| Some(part) == first)
+        };
+        Self {
+            schema: same("schema"),
+            subresources: same("subresources"),
+            columns: same("additionalPrinterColumns"),
+        }
+    }
+
+    fn not(self) -> Self {
+        Self { schema: !self.schema, subresources: !self.subresources, columns: !self.columns }
+    }
+}
+
+fn check_versions(spec: &Value, shared: Shared, path: &Path<'_>, causes: &mut Causes) {
     let list = path.field("versions");
     let versions = items(spec, "versions");
     let mut seen = std::collections::BTreeSet::new();
     let mut unique = true;
+    for (index, version) in versions.iter().enumerate() {
+        if version.pointer("/schema/openAPIV3Schema").is_none() {
+            let at = list.index(index);
+            let at = at.field("schema");
+            causes.required(&at.field("openAPIV3Schema"), "schemas are required");
+        }
+    }
     for (index, version) in versions.iter().enumerate() {
         let (path, name) = (list.index(index), text(version, "name"));
         unique &= seen.insert(name);
@@ -128,53 +170,80 @@ fn check_versions(spec: &Value, path: &Path<'_>, causes: &mut Causes) {
         if !findings.is_empty() {
             causes.invalid_text(&path.field("name"), name, &findings.join(","));
         }
+        check_content(version, shared.not(), &path, causes);
     }
-    let value = spec.get("versions").unwrap_or(&Value::Null);
+    let value = get(spec, "versions");
     if !unique {
         causes.invalid(&list, value, "must contain unique version names");
     }
-    let is_storage = |version: &&Value| version.get("storage") == Some(&Value::Bool(true));
+    let is_storage = |version: &&Value| get(version, "storage") == true;
     if versions.iter().filter(is_storage).count() != 1 {
         let detail = "must have exactly one version marked as storage version";
         causes.invalid(&list, value, detail);
     }
-    check_version_content(versions, path, causes);
 }
 
-/// Schema, subresources and columns: reported once when all versions agree.
-fn check_version_content(versions: &[Value], path: &Path<'_>, causes: &mut Causes) {
-    const PARTS: [&str; 3] = ["schema", "subresources", "additionalPrinterColumns"];
-    let Some(first) = versions.first() else { return };
-    let same = PARTS.iter().all(|part| versions.iter().all(|one| one.get(part) == first.get(part)));
-    let list = path.field("versions");
-    for (index, version) in versions.iter().enumerate() {
-        let own = list.index(index);
-        let base = if same { path } else { &own };
-        let schema_path = base.field(if same { "validation" } else { "schema" });
-        let schema_path = schema_path.field("openAPIV3Schema");
-        match version.pointer("/schema/openAPIV3Schema") {
-            Some(schema) => structural::check(schema, &schema_path, causes),
-            None => {
-                let path = own.field("schema");
-                causes.required(&path.field("openAPIV3Schema"), "schemas are required");
-            }
-        }
-        check_subresources(version, base, causes);
-        check_columns(version, base, causes);
-        if same {
-            break;
-        }
+/// Checks the chosen parts of a version, at the version's path or at the spec's.
+fn check_content(version: &Value, parts: Shared, path: &Path<'_>, causes: &mut Causes) {
+    let at_spec = path.depth() == 1;
+    if parts.schema
+        && let Some(schema) = version.pointer("/schema/openAPIV3Schema")
+    {
+        let at = path.field(if at_spec { "validation" } else { "schema" });
+        check_schema(schema, has(get(version, "subresources"), "status"), &at, causes);
+    }
+    if parts.subresources {
+        check_scale(version, path, causes);
+    }
+    if parts.columns {
+        check_columns(version, path, causes);
     }
 }
 
-fn check_subresources(version: &Value, path: &Path<'_>, causes: &mut Causes) {
+fn check_schema(schema: &Value, has_status: bool, path: &Path<'_>, causes: &mut Causes) {
+    let path = path.field("openAPIV3Schema");
+    if has_status {
+        check_root(schema, &path, causes);
+    }
+    if get(schema, "nullable") == true {
+        causes.forbidden(&path.field("nullable"), "nullable cannot be true at the root");
+    }
+    let found = structural::check(schema, &path);
+    let is_structural = found.is_empty();
+    causes.append(found);
+    causes.append(keywords::check(schema, is_structural, &path));
+}
+
+/// The schema of the status is cut out of a root that may therefore not tie fields together.
+fn check_root(schema: &Value, path: &Path<'_>, causes: &mut Causes) {
+    const REFUSED: [&str; 8] = [
+        "additionalProperties",
+        "allOf",
+        "anyOf",
+        "oneOf",
+        "not",
+        "enum",
+        "minProperties",
+        "maxProperties",
+    ];
+    if REFUSED.iter().any(|keyword| has(schema, keyword)) {
+        let detail = "only [Description Type Format Title Maximum ExclusiveMaximum Minimum \
+                      ExclusiveMinimum MaxLength MinLength Pattern MaxItems MinItems UniqueItems \
+                      MultipleOf Required Items Properties ExternalDocs Example XPreserveUnknownFields \
+                      XValidations] fields are allowed at the root of the schema if the status \
+                      subresource is enabled";
+        causes.invalid(path, schema, detail);
+    }
+}
+
+fn check_scale(version: &Value, path: &Path<'_>, causes: &mut Causes) {
     let path = path.field("subresources");
-    let path = path.field("scale");
     let Some(scale) = version.pointer("/subresources/scale") else { return };
-    for (field, root, required) in [
+    let path = path.field("scale");
+    for (field, roots, required) in [
         ("specReplicasPath", ".spec", true),
         ("statusReplicasPath", ".status", true),
-        ("labelSelectorPath", ".status or .spec", false),
+        ("labelSelectorPath", "either .spec or .status", false),
     ] {
         let (value, path) = (text(scale, field), path.field(field));
         if value.is_empty() {
@@ -183,10 +252,11 @@ fn check_subresources(version: &Value, path: &Path<'_>, causes: &mut Causes) {
             }
             continue;
         }
-        let below = |root: &str| value.starts_with(&format!("{root}."));
-        let fits = root.split(" or ").any(below);
-        if !fits || value.contains('[') {
-            let detail = format!("should be a json path under {root}");
+        let under = |root: &str| value.strip_prefix(root).is_some_and(|rest| rest.starts_with('.'));
+        if !value.starts_with('.') {
+            causes.invalid_text(&path, value, "must be a simple json path starting with .");
+        } else if !roots.split(' ').any(|root| root.starts_with('.') && under(root)) {
+            let detail = format!("should be a json path under {roots}");
             causes.invalid_text(&path, value, &detail);
         }
     }
@@ -194,24 +264,33 @@ fn check_subresources(version: &Value, path: &Path<'_>, causes: &mut Causes) {
 
 fn check_columns(version: &Value, path: &Path<'_>, causes: &mut Causes) {
     const TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
+    const FORMATS: [&str; 8] =
+        ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
     let list = path.field("additionalPrinterColumns");
     for (index, column) in items(version, "additionalPrinterColumns").iter().enumerate() {
         let path = list.index(index);
         if text(column, "name").is_empty() {
             causes.required(&path.field("name"), "");
         }
+        let known = format!("must be one of {}", TYPES.join(","));
         match text(column, "type") {
-            "" => causes
-                .required(&path.field("type"), "must be one of boolean,date,integer,number,string"),
+            "" => causes.required(&path.field("type"), &known),
             kind if TYPES.contains(&kind) => {}
-            kind => causes.not_supported(&path.field("type"), &json!(kind), &TYPES),
+            kind => causes.invalid_text(&path.field("type"), kind, &known),
         }
+        let format = text(column, "format");
+        if !format.is_empty() && !FORMATS.contains(&format) {
+            let known = format!("must be one of {}", FORMATS.join(","));
+            causes.invalid_text(&path.field("format"), format, &known);
+        }
+        // The reference's internal name of the field.
+        let path = path.field("JSONPath");
         match text(column, "jsonPath") {
-            "" => causes.required(&path.field("jsonPath"), ""),
+            "" => causes.required(&path, ""),
             json_path if json_path.starts_with('.') => {}
             json_path => {
                 let detail = "must be a simple json path starting with .";
-                causes.invalid_text(&path.field("jsonPath"), json_path, detail);
+                causes.invalid_text(&path, json_path, detail);
             }
         }
     }
@@ -268,7 +347,7 @@ fn check_conversion(spec: &Value, path: &Path<'_>, causes: &mut Causes) {
             }
         }
         "Webhook" => {
-            let webhook = conversion.get("webhook").unwrap_or(&Value::Null);
+            let webhook = get(conversion, "webhook");
             if webhook.get("clientConfig").is_none() {
                 let detail = "required when strategy is set to Webhook";
                 causes.required(&path.field("webhookClientConfig"), detail);
@@ -287,7 +366,7 @@ fn check_conversion(spec: &Value, path: &Path<'_>, causes: &mut Causes) {
 
 /// What may not change once a definition is in use.
 pub(super) fn check_update(new: &Value, old: &Value, causes: &mut Causes) {
-    let established = items(old.get("status").unwrap_or(&Value::Null), "conditions")
+    let established = items(get(old, "status"), "conditions")
         .iter()
         .any(|one| (text(one, "type"), text(one, "status")) == ("Established", "True"));
     let path = Path::ROOT.field("spec");
@@ -308,8 +387,8 @@ pub(super) fn check_update(new: &Value, old: &Value, causes: &mut Causes) {
 }
 
 fn check_stored_versions(object: &Value, causes: &mut Causes) {
-    let spec = object.get("spec").unwrap_or(&Value::Null);
-    let status = object.get("status").unwrap_or(&Value::Null);
+    let spec = get(object, "spec");
+    let status = get(object, "status");
     let path = Path::ROOT.field("status");
     let path = path.field("storedVersions");
     let served: Vec<&str> = items(spec, "versions").iter().map(|one| text(one, "name")).collect();
@@ -323,202 +402,5 @@ fn check_stored_versions(object: &Value, causes: &mut Causes) {
             );
             causes.invalid_text(&path.index(index), version, &detail);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn definition() -> Value {
-        json!({
-            "apiVersion": "apiextensions.k8s.io/v1",
-            "kind": "CustomResourceDefinition",
-            "metadata": {"name": "things.example.com"},
-            "spec": {
-                "group": "example.com",
-                "scope": "Namespaced",
-                "names": {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"},
-                "conversion": {"strategy": "None"},
-                "versions": [{"name": "v1", "served": true, "storage": true,
-                    "schema": {"openAPIV3Schema": {"type": "object", "properties": {
-                        "spec": {"type": "object", "properties": {"size": {"type": "integer"}}}}}}}],
-            },
-        })
-    }
-
-    /// The definition with the value at `pointer` replaced, or removed for null.
-    fn with(pointer: &str, value: Value) -> Value {
-        let mut object = definition();
-        let (parent, name) = pointer.rsplit_once('/').unwrap();
-        let parent = object.pointer_mut(parent).unwrap();
-        match value {
-            Value::Null => drop(parent.as_object_mut().unwrap().remove(name)),
-            value => parent[name] = value,
-        }
-        object
-    }
-
-    fn found(object: &Value) -> Vec<String> {
-        let mut causes = Causes::default();
-        check(object, &mut causes);
-        causes.iter().map(ToString::to_string).collect()
-    }
-
-    #[test]
-    fn definitions_are_refused_for_what_is_wrong() {
-        assert_eq!(found(&definition()), [""; 0]);
-        let schema = "/spec/versions/0/schema/openAPIV3Schema";
-        let size = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/size";
-        let at_size = "spec.validation.openAPIV3Schema.properties[spec].properties[size]";
-        let cases = [
-            (
-                "/metadata/name",
-                json!("thing.example.com"),
-                vec![
-                    r#"metadata.name: Invalid value: "thing.example.com": must be spec.names.plural+"."+spec.group"#
-                        .to_owned(),
-                ],
-            ),
-            ("/spec/scope", Value::Null, vec!["spec.scope: Required value".to_owned()]),
-            (
-                "/spec/scope",
-                json!("Global"),
-                vec![
-                    r#"spec.scope: Unsupported value: "Global": supported values: "Cluster", "Namespaced""#
-                        .to_owned(),
-                ],
-            ),
-            ("/spec/names/kind", Value::Null, vec!["spec.names.kind: Required value".to_owned()]),
-            (
-                "/spec/versions/0/schema",
-                Value::Null,
-                vec![
-                    "spec.versions[0].schema.openAPIV3Schema: Required value: schemas are required"
-                        .to_owned(),
-                ],
-            ),
-            (
-                schema,
-                json!({"type": "string"}),
-                vec![
-                    r#"spec.validation.openAPIV3Schema.type: Invalid value: "string": must be object at the root"#
-                        .to_owned(),
-                ],
-            ),
-            (
-                size,
-                json!({}),
-                vec![format!(
-                    "{at_size}.type: Required value: must not be empty for specified object fields"
-                )],
-            ),
-            (
-                size,
-                json!({"$ref": "#/x", "type": "string"}),
-                vec![format!("{at_size}.$ref: Forbidden: $ref is not supported")],
-            ),
-            (
-                size,
-                json!({"type": "array"}),
-                vec![format!("{at_size}.items: Required value: must be specified")],
-            ),
-            (
-                size,
-                json!({"type": "integer", "default": "x"}),
-                vec![format!(
-                    "{at_size}.default: Invalid value: \"string\":  in body must be of type integer: \"string\""
-                )],
-            ),
-            (
-                size,
-                json!({"type": "object", "properties": {"a": {"type": "string"}},
-                    "default": {"b": 1}}),
-                vec![format!("{at_size}.default: Invalid value: {{\"b\":1}}: must not have unknown fields")],
-            ),
-            (
-                size,
-                json!({"type": "integer", "allOf": [{"type": "integer"}]}),
-                vec![format!("{at_size}.allOf[0].type: Forbidden: must be empty to be structural")],
-            ),
-            (
-                size,
-                json!({"type": "object", "anyOf": [{"properties": {"x": {"minLength": 1}}}]}),
-                vec![format!(
-                    "{at_size}.properties[x]: Required value: because it is defined in {at_size}.anyOf[0].properties[x]"
-                )],
-            ),
-            (
-                size,
-                json!({"type": "array", "items": {"type": "object", "properties": {"k": {"type": "string"}}},
-                    "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"]}),
-                vec![format!(
-                    "{at_size}.items.properties[k].default: Required value: this property is in \
-                     x-kubernetes-list-map-keys, so it must have a default or be a required property"
-                )],
-            ),
-        ];
-        for (pointer, value, want) in cases {
-            let object = with(pointer, value.clone());
-            assert_eq!(found(&object), want, "{pointer} = {value}");
-        }
-    }
-
-    #[test]
-    fn exactly_one_version_is_stored() {
-        let mut two = definition();
-        let mut second = two["spec"]["versions"][0].clone();
-        second["name"] = json!("v2");
-        two["spec"]["versions"].as_array_mut().unwrap().push(second);
-        assert!(
-            found(&two)[0].ends_with("must have exactly one version marked as storage version")
-        );
-        two["spec"]["versions"][1]["storage"] = json!(false);
-        assert_eq!(found(&two), [""; 0]);
-        two["spec"]["versions"][1]["name"] = json!("v1");
-        assert!(found(&two)[0].ends_with("must contain unique version names"));
-    }
-
-    #[test]
-    fn broken_expressions_are_refused() {
-        let pointer =
-            "/spec/versions/0/schema/openAPIV3Schema/properties/spec/x-kubernetes-validations";
-        assert_eq!(found(&with(pointer, json!([{"rule": "self.size > 1"}]))), [""; 0]);
-        let causes = found(&with(pointer, json!([{"rule": "self.size >"}])));
-        let path =
-            "spec.validation.openAPIV3Schema.properties[spec].x-kubernetes-validations[0].rule";
-        assert!(
-            causes[0].starts_with(&format!(
-                "{path}: Invalid value: \"self.size >\": compilation failed"
-            ))
-        );
-    }
-
-    #[test]
-    fn identity_of_an_established_definition_is_fixed() {
-        let mut old = definition();
-        old["status"] = json!({"conditions": [{"type": "Established", "status": "True"}]});
-        let found = |new: &Value| {
-            let mut causes = Causes::default();
-            check_update(new, &old, &mut causes);
-            causes.iter().map(ToString::to_string).collect::<Vec<_>>()
-        };
-        assert_eq!(found(&definition()), [""; 0]);
-        let new = with("/spec/scope", json!("Cluster"));
-        assert_eq!(found(&new), [r#"spec.scope: Invalid value: "Cluster": field is immutable"#]);
-        let mut new = definition();
-        new["status"] = json!({"storedVersions": ["v0"]});
-        assert!(found(&new)[0].starts_with(
-            "status.storedVersions[0]: Invalid value: \"v0\": missing from spec.versions"
-        ));
-    }
-
-    #[test]
-    fn a_version_becomes_a_schema() {
-        let schema = Schema::from_crd_version(&definition(), "v1").unwrap();
-        assert_eq!(schema.gvk(), &Gvk::new("example.com", "v1", "Thing"));
-        assert!(schema.root().at(&["metadata", "ownerReferences", "[]", "uid"]).is_some());
-        let error = Schema::from_crd_version(&definition(), "v9").unwrap_err();
-        assert_eq!(error.to_string(), "no version named \"v9\"");
     }
 }

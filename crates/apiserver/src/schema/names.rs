@@ -112,7 +112,7 @@ pub(super) fn path_segment(text: &str) -> Findings {
 }
 
 /// `name` or `prefix/name`: label keys, annotation keys, resource names, finalizers.
-pub(super) fn qualified_name(text: &str) -> Findings {
+pub(crate) fn qualified_name(text: &str) -> Findings {
     let mut findings = Findings::new();
     let mut parts = text.split('/');
     let name = match (parts.next(), parts.next(), parts.next()) {
@@ -140,7 +140,7 @@ pub(super) fn qualified_name(text: &str) -> Findings {
     findings
 }
 
-pub(super) fn label_value(text: &str) -> Findings {
+pub(crate) fn label_value(text: &str) -> Findings {
     let mut findings = Findings::new();
     if text.len() > LABEL_LIMIT {
         findings.push(too_long(LABEL_LIMIT));

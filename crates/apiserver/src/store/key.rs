@@ -35,10 +35,10 @@ impl fmt::Display for Revision {
 ///
 /// Clones share one allocation, so a key costs little more than its name.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Collection(Arc<Names>);
+pub struct Collection(pub(super) Arc<Names>);
 
 #[derive(PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Names {
+pub(super) struct Names {
     group: Box<str>,
     resource: Box<str>,
 }

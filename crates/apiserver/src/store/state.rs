@@ -131,21 +131,24 @@ impl State {
         Ok(Change { event: Arc::new(Event { kind, object, previous }), previous_revision })
     }
 
-    /// The same key, made of the texts that are in memory already.
+    /// The same key, made of the texts that are in memory already: those of the
+    /// object itself, or its namespace's from a neighbour.
     fn intern(&self, key: &Key) -> Key {
         let Some((collection, table)) = self.tables.get_key_value(&key.collection) else {
             return key.clone();
         };
-        // The object itself, or else its nearest successor in the namespace.
-        let neighbour = table.objects.range(key.place()..).next();
-        let share = |ours: &Arc<str>, theirs: &Arc<str>| {
-            Arc::clone(if ours == theirs { theirs } else { ours })
-        };
-        let (namespace, name) = match neighbour {
-            Some((near, _)) => {
-                (share(&key.namespace, &near.namespace), share(&key.name, &near.name))
+        let place = key.place();
+        let Place { namespace, name } = match table.objects.get_key_value(&place) {
+            Some((known, _)) => known.clone(),
+            None => {
+                let before = table.objects.range(..place.clone()).next_back();
+                let after = table.objects.range(place.clone()..).next();
+                let mut near = [before, after].into_iter().flatten().map(|(near, _)| near);
+                match near.find(|near| near.namespace == place.namespace) {
+                    Some(near) => Place { namespace: Arc::clone(&near.namespace), ..place },
+                    None => place,
+                }
             }
-            None => (Arc::clone(&key.namespace), Arc::clone(&key.name)),
         };
         Key { collection: collection.clone(), namespace, name }
     }
@@ -209,5 +212,34 @@ impl Snapshot {
         self.objects.range((Bound::Excluded(start), Bound::Unbounded)).take_while(
             move |(place, _)| namespace.is_none_or(|wanted| *place.namespace == *wanted),
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A name that was written and read many times is in memory once.
+    #[test]
+    fn texts_are_shared() {
+        let mut state = State::empty();
+        let mut write = |namespace: &str, name: &str, intent: Intent| {
+            let key = Key::new(&Collection::new("", "pods"), namespace, name);
+            let change = state.apply(&key, intent, &Body::new(json!({}), 100).unwrap()).unwrap();
+            change.event.object.clone()
+        };
+        let first = write("ns", "m", Intent::Create);
+        let other = write("ns-other", "m", Intent::Create);
+        assert!(Arc::ptr_eq(&first.key.collection.0, &other.key.collection.0));
+        for name in ["a", "z"] {
+            let neighbour = write("ns", name, Intent::Create);
+            assert!(Arc::ptr_eq(&first.key.namespace, &neighbour.key.namespace), "{name}");
+        }
+        let second = write("ns", "m", Intent::Replace { expected: first.revision });
+        assert!(Arc::ptr_eq(&first.key.namespace, &second.key.namespace));
+        assert!(Arc::ptr_eq(&first.key.name, &second.key.name));
+        assert_eq!(*other.key.namespace, *"ns-other");
     }
 }

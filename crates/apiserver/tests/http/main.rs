@@ -9,3 +9,4 @@ mod patching;
 mod rig;
 mod subresources;
 mod watching;
+mod webhooks;

@@ -253,6 +253,40 @@ async fn every_watch_ends_where_the_store_does() {
     }
 }
 
+/// The hand-over from history to live, many thousand times under fire.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_watch_that_starts_among_writes_misses_none_of_them() {
+    let store = in_memory();
+    let mut writers = JoinSet::new();
+    for seed in 0..4 {
+        writers.spawn(write_at_random(store.clone(), seed, 2_500));
+    }
+    let mut watchers = JoinSet::new();
+    for seed in 0..3 {
+        let store = store.clone();
+        watchers.spawn(async move {
+            let mut random = Random::new(seed);
+            let mut starts = 0;
+            // There is one collection, so its revisions have no holes.
+            loop {
+                let from = store.revision().0.saturating_sub(random.below(3)).max(1);
+                let mut watch = store.watch(&pods(), None, Revision(from)).unwrap();
+                for want in from + 1..from + 5 {
+                    match watch.next().await {
+                        Some(event) => assert_eq!(event.unwrap().revision().0, want),
+                        None => return starts,
+                    }
+                }
+                starts += 1;
+            }
+        });
+    }
+    writers.join_all().await;
+    store.shutdown().await;
+    let starts: u64 = watchers.join_all().await.iter().sum();
+    assert!(starts > 100, "only {starts} watches started among the writes");
+}
+
 /// Whoever is told of a revision finds it, and acknowledgements come in order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_event_can_be_read_when_it_is_heard_of() {

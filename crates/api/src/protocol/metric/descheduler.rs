@@ -1,11 +1,11 @@
 //! Metrics of the descheduler.
 
-use super::{Endpoint, Kind, metrics};
+use super::Kind::Counter;
+use super::{Endpoint, metrics};
 
-metrics! { Endpoint::Internal;
+metrics! { Endpoint::Internal, "descheduler_";
     /// Evictions tried.
-    PODS_EVICTED: Kind::Counter, "descheduler_pods_evicted",
-        ["result", "strategy", "namespace", "node"];
+    PODS_EVICTED: Counter, "pods_evicted", [result, strategy, namespace, node];
 }
 
 /// Values of the `result` label.

@@ -3,98 +3,48 @@
 //! They are served under `/all-metrics`, `/internal-metrics` and
 //! `/external-metrics`; `/metrics` shows only the controller runtime's.
 
-use super::{Endpoint, Kind, doubling, metrics};
+use super::Kind::{Counter, Gauge};
+use super::{Endpoint, doubling, metrics};
 
-metrics! { Endpoint::Internal;
+metrics! { Endpoint::Internal, "";
     /// Reconciles of node resources.
-    NODE_RESOURCE_RECONCILE: Kind::Counter, "slo_controller_node_resource_reconcile_count",
-        ["status", "reason"];
+    NODE_RESOURCE_RECONCILE: Counter, "slo_controller_node_resource_reconcile_count",
+        [status, reason];
     /// Reconciles of NodeMetric objects.
-    NODE_METRIC_RECONCILE: Kind::Counter, "slo_controller_nodemetric_reconcile_count",
-        ["status", "reason"];
+    NODE_METRIC_RECONCILE: Counter, "slo_controller_nodemetric_reconcile_count", [status, reason];
     /// Attempts to derive a NodeMetric's spec.
-    NODE_METRIC_PARSE: Kind::Counter, "slo_controller_nodemetric_spec_parse_count",
-        ["status", "reason"];
+    NODE_METRIC_PARSE: Counter, "slo_controller_nodemetric_spec_parse_count", [status, reason];
     /// Reconciles of NodeSLO objects.
-    NODE_SLO_RECONCILE: Kind::Counter, "slo_controller_nodeslo_reconcile_count",
-        ["status", "reason"];
+    NODE_SLO_RECONCILE: Counter, "slo_controller_nodeslo_reconcile_count", [status, reason];
     /// Attempts to derive a NodeSLO's spec.
-    NODE_SLO_PARSE: Kind::Counter, "slo_controller_nodeslo_spec_parse_count", ["status", "reason"];
+    NODE_SLO_PARSE: Counter, "slo_controller_nodeslo_spec_parse_count", [status, reason];
     /// Runs of node resource plugins.
-    PLUGIN_STATUS: Kind::Counter, "slo_controller_node_resource_run_plugin_status",
-        ["plugin", "status", "reason"];
+    PLUGIN_STATUS: Counter, "slo_controller_node_resource_run_plugin_status",
+        [plugin, status, reason];
     /// Lent resources of a node; batch-cpu is given in cores, mid-cpu in milli-cores.
-    NODE_ALLOCATABLE: Kind::Gauge, "slo_controller_node_extended_resource_allocatable_internal",
-        ["node", "resource", "unit"];
+    NODE_ALLOCATABLE: Gauge, "slo_controller_node_extended_resource_allocatable_internal",
+        [node, resource, unit];
     /// Time of an admission handler, in milliseconds.
     WEBHOOK_DURATION: doubling(0.001, 20), "koord_manager_webhook_webhook_duration_milliseconds",
-        ["webhook_type", "object_type", "operation", "plugin_name", "status"];
+        [webhook_type, object_type, operation, plugin_name, status];
     /// Shared weight of a quota.
-    QUOTA_SHARED_WEIGHT: Kind::Gauge, "koord_manager_webhook_quota_shared_weight",
-        ["elasticquota_name", "resource_name"];
+    QUOTA_SHARED_WEIGHT: Gauge, "koord_manager_webhook_quota_shared_weight",
+        [elasticquota_name, resource_name];
     /// Decisions about pod bindings.
-    BINDING_DECISIONS: Kind::Counter, "koord_manager_webhook_binding_admission_decisions_total",
-        ["decision"];
+    BINDING_DECISIONS: Counter, "koord_manager_webhook_binding_admission_decisions_total",
+        [decision];
     /// 1 on the replica that leads.
-    IS_LEADER: Kind::Gauge, "koordinator_manager_is_leader", [];
+    IS_LEADER: Gauge, "koordinator_manager_is_leader", [];
     /// Reconciles of a controller.
-    RECONCILE_TOTAL: Kind::Counter, "controller_runtime_reconcile_total", ["controller", "result"];
+    RECONCILE_TOTAL: Counter, "controller_runtime_reconcile_total", [controller, result];
     /// Waiting items of a controller.
-    WORKQUEUE_DEPTH: Kind::Gauge, "workqueue_depth", ["name"];
+    WORKQUEUE_DEPTH: Gauge, "workqueue_depth", [name];
     /// Reads of a configuration key that failed.
-    CONFIG_PARSE_FAILURES: Kind::Counter, "tidepool_config_parse_failures_total", ["key"];
+    CONFIG_PARSE_FAILURES: Counter, "tidepool_config_parse_failures_total", [key];
     /// 1 while an older value of a configuration key stays in force.
-    CONFIG_KEY_STALE: Kind::Gauge, "tidepool_config_key_stale", ["key"];
+    CONFIG_KEY_STALE: Gauge, "tidepool_config_key_stale", [key];
     /// 1 while the configuration's ConfigMap exists.
-    CONFIG_PRESENT: Kind::Gauge, "tidepool_config_present", [];
-}
-
-pub mod reason {
-    //! Values of the `reason` labels above.
-
-    pub const NODE_RESOURCE: &[&str] = &[
-        "reconcileNodeNotFound",
-        "reconcileNodeGetError",
-        "updateNodeStatus",
-        "updateNodeNotFound",
-        "updateNodeGetError",
-        "patchNodeMeta",
-        "updateNodeMetaNotFound",
-        "updateNodeMetaGetError",
-        "updateNodeResourceTopology",
-    ];
-    pub const NODE_METRIC: &[&str] = &[
-        "reconcileNodeGetError",
-        "reconcileNodeMetricGetError",
-        "createNodeMetric",
-        "updateNodeMetric",
-        "deleteNodeMetric",
-    ];
-    pub const NODE_METRIC_SPEC: &str = "getNodeMetricCollectPolicy";
-    pub const NODE_SLO: &[&str] = &[
-        "reconcileNodeGetError",
-        "reconcileNodeSLOGetError",
-        "createNodeSLO",
-        "updateNodeSLO",
-        "deleteNodeSLO",
-    ];
-    pub const NODE_SLO_SPEC: &[&str] = &[
-        "getResourceThresholdSpec",
-        "getResourceQOSSpec",
-        "getCPUBurstConfigSpec",
-        "getSystemConfigSpec",
-        "getHostApplicationConfig",
-        "getNodeSLOExtension",
-    ];
-    pub const PLUGIN: &[&str] = &[
-        "Setup",
-        "NodePreUpdate",
-        "NodePrepare",
-        "NodeStatusCheck",
-        "NodeStatusCheckMeta",
-        "ResourceReset",
-        "ResourceCalculate",
-    ];
+    CONFIG_PRESENT: Gauge, "tidepool_config_present", [];
 }
 
 /// Node resource plugins, as in the `plugin` label and in `--noderesource-plugins`.

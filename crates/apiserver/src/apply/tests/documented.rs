@@ -180,6 +180,27 @@ fn a_deployment_created_by_update_has_no_owner_for_standing_structures() {
 }
 
 #[test]
+fn what_go_holds_by_value_is_never_new() {
+    let mut server = Server::built_in("", "Node");
+    server.update("admin", &json!({"metadata": {"labels": {"a": "b"}}}));
+    let mut server = server.on("status");
+    let status = json!({"nodeInfo": {"osImage": "o"}, "capacity": {"cpu": "4"}});
+    server.update("kubelet", &json!({"metadata": {"labels": {"a": "b"}}, "status": status}));
+    assert_eq!(
+        server.owners()[1],
+        "kubelet Update/status: .status.capacity .status.capacity.cpu .status.nodeInfo.osImage"
+    );
+
+    let mut server = Server::built_in("", "Pod");
+    server.update("u", &json!({"spec": {"containers": [], "resources": {"limits": {"cpu": "1"}}}}));
+    assert_eq!(
+        server.owners(),
+        ["u Update: .spec.resources .spec.resources.limits .spec.resources.limits.cpu"],
+        "resources of a whole pod are held by reference, unlike those of a container"
+    );
+}
+
+#[test]
 fn a_status_belongs_to_who_writes_it() {
     let mut server = Server::built_in("apps", "Deployment");
     let status =
@@ -270,7 +291,7 @@ fn a_port_without_protocol_is_a_tcp_port() {
     let error = server.apply("b", &pod(&two), false).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "failed to create typed patch object (/x; v1, Kind=Pod): \
+        "failed to create typed patch object (/x; /v1, Kind=Pod): \
          .spec.containers[name=\"c\"].ports: duplicate entries for key [containerPort=80,protocol=\"TCP\"]"
     );
 }

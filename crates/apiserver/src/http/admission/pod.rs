@@ -1,5 +1,6 @@
 //! What does admission add to a pod?
 //!
+//! - the service account it runs as;
 //! - its priority, from the PriorityClass it names or from the default class;
 //! - tolerations that let it stay five minutes on a node that stopped answering.
 
@@ -16,9 +17,30 @@ const GRACE_ON_LOST_NODE: i64 = 300;
 
 pub(super) fn admit(call: &Call, attributes: &Attributes, pod: &mut Value) -> Result<(), Status> {
     if attributes.operation == Operation::Create {
+        set_account(call, attributes, pod)?;
         set_priority(call, attributes, pod)?;
     }
     add_tolerations(pod);
+    Ok(())
+}
+
+/// A pod runs as the account it names, or as its namespace's default one.
+fn set_account(call: &Call, attributes: &Attributes, pod: &mut Value) -> Result<(), Status> {
+    let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) else { return Ok(()) };
+    let name = spec.get("serviceAccountName").and_then(Value::as_str).unwrap_or_default();
+    let name = if name.is_empty() { "default" } else { name }.to_owned();
+    let namespace = attributes.namespace.as_str();
+    if call.server.read("", "serviceaccounts", namespace, &name).is_none() {
+        return Err(Status::forbidden(
+            call.served.subject(&attributes.name),
+            format!(
+                "error looking up service account {namespace}/{name}: serviceaccount {name:?} not \
+                 found"
+            ),
+        ));
+    }
+    spec.insert("serviceAccount".into(), name.as_str().into());
+    spec.insert("serviceAccountName".into(), name.into());
     Ok(())
 }
 

@@ -4,8 +4,8 @@
 //! below the table. Groups appear in the order in which kubectl should prefer them.
 
 use super::{
-    ALL_VERBS, Action, CREATE, Columns, Conversion, GET, NameRule, READ_WRITE, ScalePaths, Served,
-    Storage, Subresource, Traits, api_version,
+    ALL_VERBS, Action, CREATE, Columns, Conversion, GET, READ_WRITE, ScalePaths, Served, Storage,
+    Subresource, Traits, api_version,
 };
 use crate::http::select::SelectableFields;
 use crate::schema::Gvk;
@@ -205,12 +205,6 @@ fn traits(row: &Row) -> Traits {
             | (ADMISSION | "apiextensions.k8s.io", _)
             | (STORAGE, "csidrivers")
     );
-    let names = match (row.group, row.plural) {
-        ("", "namespaces") => NameRule::Label,
-        ("", "services") => NameRule::Service,
-        (RBAC, _) => NameRule::PathSegment,
-        _ => NameRule::Subdomain,
-    };
     Traits {
         custom: false,
         status: row.subresources.contains(&"status"),
@@ -218,6 +212,5 @@ fn traits(row: &Row) -> Traits {
         unconditional_update,
         generation: generation || row.plural == "priorityclasses",
         terminating: false,
-        names,
     }
 }

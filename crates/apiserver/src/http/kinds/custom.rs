@@ -9,11 +9,12 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{
-    ALL_VERBS, Action, Columns, Conversion, NameRule, READ_WRITE, Served, Storage, Subresource,
-    Traits, api_version,
+    ALL_VERBS, Action, Columns, Conversion, READ_WRITE, Served, Storage, Subresource, Traits,
+    api_version,
 };
 use crate::http::select::SelectableFields;
-use crate::schema::{BuildError, Gvk, Schema};
+use crate::schema::Schema;
+use crate::schema::crd::CrdError;
 use crate::store::Collection;
 
 /// A definition ready to be served.
@@ -51,8 +52,8 @@ pub struct ScalePaths {
 pub enum DefinitionError {
     #[error("{field} is missing")]
     Missing { field: &'static str },
-    #[error("cannot use the schema of version {version}")]
-    Schema { version: String, source: BuildError },
+    #[error(transparent)]
+    Schema(#[from] CrdError),
 }
 
 fn text<'a>(value: &'a Value, path: &str) -> &'a str {
@@ -117,12 +118,7 @@ fn serve(object: &Value, version: &Value, storage: &str) -> Result<Served, Defin
     let kind = text(object, "/spec/names/kind");
     let plural = text(object, "/spec/names/plural");
     let name = text(version, "/name");
-    let gvk = Gvk::new(group, name, kind);
-    let schema = match version.pointer("/schema/openAPIV3Schema") {
-        None => Schema::untyped(gvk),
-        Some(schema) => Schema::custom(gvk, schema)
-            .map_err(|source| DefinitionError::Schema { version: name.to_owned(), source })?,
-    };
+    let schema = Schema::from_crd_version(object, name)?;
     let or = |path: &str, other: String| match text(object, path) {
         "" => other,
         given => given.to_owned(),
@@ -153,7 +149,6 @@ fn serve(object: &Value, version: &Value, storage: &str) -> Result<Served, Defin
             custom: true,
             status: subresources.iter().any(|sub| sub.action == Action::Status),
             generation: true,
-            names: NameRule::Subdomain,
             ..Traits::default()
         },
         deprecation: deprecation(object, version),

@@ -22,7 +22,7 @@ pub(super) async fn bind_named(call: &mut Call) -> Result<Response, Status> {
 /// POST to `bindings`, where the object names the pod.
 pub(super) async fn bind(call: &mut Call) -> Result<Response, Status> {
     let options = WriteOptions::from_query(&call.query, &call.headers, "CreateOptions")?;
-    let kind = negotiate::object_body(&call.headers)?;
+    let kind = negotiate::object_body(&call.headers, call.served.traits.custom)?;
     let mut binding = decode::value(&call.body, kind)?;
     meta::check_shape(&mut binding)?;
     check(call, &binding)?;

@@ -28,7 +28,7 @@ const MAX_DISRUPTED: usize = 2000;
 
 pub(super) async fn evict(call: &mut Call) -> Result<Response, Status> {
     let options = WriteOptions::from_query(&call.query, &call.headers, "CreateOptions")?;
-    let kind = negotiate::object_body(&call.headers)?;
+    let kind = negotiate::object_body(&call.headers, call.served.traits.custom)?;
     let mut eviction = decode::value(&call.body, kind)?;
     meta::check_shape(&mut eviction)?;
     let name = meta::name(&eviction);

@@ -16,7 +16,7 @@ use crate::http::{decode, respond};
 /// POST of a review.
 pub(in crate::http) fn answer(call: &Call) -> Result<Response, Status> {
     let answer = negotiate::accept(&call.headers, call.is_pretty(), Shapes::Plain)?;
-    let kind = negotiate::object_body(&call.headers)?;
+    let kind = negotiate::object_body(&call.headers, call.served.traits.custom)?;
     let mut review = match call.body.is_empty() {
         true => json!({}),
         false => decode::value(&call.body, kind)?,

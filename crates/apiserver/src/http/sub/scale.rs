@@ -29,7 +29,7 @@ pub(super) async fn serve(
     }
     let (kind, options) = match verb {
         "update" => (
-            negotiate::object_body(&call.headers)?,
+            negotiate::object_body(&call.headers, call.served.traits.custom)?,
             WriteOptions::from_query(&call.query, &call.headers, "UpdateOptions")?,
         ),
         _ => (
@@ -58,7 +58,7 @@ impl Change for Rescale {
         let scale = scale_of(current, &self.paths);
         let wanted = match self.kind {
             BodyKind::JsonPatch => patch::json(&scale, &call.body),
-            BodyKind::Json | BodyKind::Yaml => Ok(self.body.clone()),
+            BodyKind::Json | BodyKind::Yaml | BodyKind::Protobuf => Ok(self.body.clone()),
             // Lists do not occur in a Scale, so all merging dialects agree.
             _ => patch::merge(&scale, &self.body),
         };

@@ -21,7 +21,7 @@ const MOST_SECONDS: i64 = 1 << 32;
 
 pub(super) fn issue(call: &Call) -> Result<Response, Status> {
     let answer = negotiate::accept(&call.headers, call.is_pretty(), Shapes::Plain)?;
-    let kind = negotiate::object_body(&call.headers)?;
+    let kind = negotiate::object_body(&call.headers, call.served.traits.custom)?;
     let request = match call.body.is_empty() {
         true => json!({}),
         false => decode::value(&call.body, kind)?,

@@ -13,7 +13,7 @@ use crate::http::{respond, write};
 pub(super) async fn create(call: &mut Call) -> Result<Response, Status> {
     let answer = negotiate::accept(&call.headers, call.is_pretty(), Shapes::One)?;
     let options = WriteOptions::from_query(&call.query, &call.headers, "CreateOptions")?;
-    let kind = negotiate::object_body(&call.headers)?;
+    let kind = negotiate::object_body(&call.headers, call.served.traits.custom)?;
     let object = read_object(call, &options, kind)?;
     let outcome = write::insert(call, &options, object, true).await?;
     respond::one(call, answer, StatusCode::CREATED, &outcome.written)
@@ -26,7 +26,7 @@ pub(super) fn read_object(
     kind: BodyKind,
 ) -> Result<serde_json::Value, Status> {
     let mut object = decode::value(&call.body, kind)?;
-    let mut complaints = Complaints::default();
+    let mut complaints = Complaints::about(&call.body, kind, options.field_validation);
     decode::check_kind(&mut object, &call.served)?;
     decode::shape(&mut object, &call.served, &mut complaints)?;
     complaints.settle(options.field_validation, &call.served, &mut call.warnings)?;

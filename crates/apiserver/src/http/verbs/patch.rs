@@ -79,7 +79,10 @@ impl Patch {
     }
 
     fn in_shape(&self, mut object: Value, call: &mut Call) -> Result<Value, Status> {
-        let mut complaints = Complaints::default();
+        let mut complaints = match self.kind {
+            BodyKind::JsonPatch => Complaints::default(),
+            kind => Complaints::about(&call.body, kind, self.options.field_validation),
+        };
         decode::check_kind(&mut object, &call.served)?;
         decode::shape(&mut object, &call.served, &mut complaints)?;
         complaints.settle(self.options.field_validation, &call.served, &mut call.warnings)?;

@@ -16,7 +16,7 @@ use crate::http::{meta, respond, write};
 pub(in crate::http) async fn replace(call: &mut Call, part: Part) -> Result<Response, Status> {
     let answer = negotiate::accept(&call.headers, call.is_pretty(), Shapes::One)?;
     let options = WriteOptions::from_query(&call.query, &call.headers, "UpdateOptions")?;
-    let kind = negotiate::object_body(&call.headers)?;
+    let kind = negotiate::object_body(&call.headers, call.served.traits.custom)?;
     let object = read_object(call, &options, kind)?;
     claim_name(call, &object)?;
     let mut change = Replacement { object, creates: part == Part::Main };

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::super::PatchError;
 use super::super::go_text::{plain, type_name};
 use super::super::merge::without_nulls;
-use super::{DIRECTIVE, merge_maps, order, unknown_directive, without_directives};
+use super::{DIRECTIVE, merge_maps, order, unknown_directive};
 use crate::apply::Literal;
 use crate::schema::{Node, Patch};
 
@@ -101,10 +101,9 @@ fn merge_keyed(
     };
     let Plan { content, deleted, replace } = plan(patch, key)?;
     if replace {
-        let fresh = content.iter().filter_map(|element| without_directives(element));
-        let fresh: Vec<Value> = fresh.collect();
-        fresh.iter().try_for_each(|element| key_of(element, key).map(drop))?;
-        return Ok(fresh);
+        let fresh: Vec<Value> = content.into_iter().map(without_nulls).collect();
+        let order = keys(&fresh, key)?;
+        return Ok(order::arrange(order.iter().cloned().zip(fresh).collect(), &[], &order));
     }
     if !deleted.is_empty() {
         original.retain(|element| {
@@ -126,11 +125,10 @@ fn merge_keyed(
             (Some((_, Value::Object(below))), Value::Object(patch)) => {
                 *below = merge_maps(std::mem::take(below), patch, facts.items)?;
             }
+            // A new element is taken as it is; directives inside it are left to the check for unknown fields.
             _ => {
-                if let Some(fresh) = without_directives(element) {
-                    places.insert(literal.clone(), merged.len());
-                    merged.push((literal, fresh));
-                }
+                places.insert(literal.clone(), merged.len());
+                merged.push((literal, without_nulls(element)));
             }
         }
     }

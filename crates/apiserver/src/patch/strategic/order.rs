@@ -95,7 +95,7 @@ pub(super) fn set(
 
 fn list(value: &Value) -> Result<&[Value], PatchError> {
     value.as_array().map(Vec::as_slice).ok_or_else(|| {
-        let kind = type_name(value);
+        let kind = if value.is_null() { "%!s(<nil>)" } else { type_name(value) };
         PatchError::Other(format!("expected a []interface {{}}, but received a {kind}"))
     })
 }

@@ -13,6 +13,8 @@ mod policy;
 mod quantity;
 mod selector;
 mod service;
+#[cfg(test)]
+mod tests;
 mod volume;
 mod workload;
 

@@ -293,3 +293,113 @@ fn probe(container: &mut Value, field: &str) {
         fill(grpc, "service", "");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::built_in::Schemas;
+
+    /// The smallest objects that bring out every default of their kind.
+    fn samples() -> Vec<(&'static str, &'static str, Value)> {
+        let template = json!({"metadata": {"labels": {"app": "a"}},
+            "spec": {"containers": [{"name": "c", "image": "i:1"}]}});
+        vec![
+            (
+                "",
+                "Pod",
+                json!({"spec": {"hostNetwork": true, "volumes": [
+                {"name": "none"}, {"name": "s", "secret": {"secretName": "s"}},
+                {"name": "h", "hostPath": {"path": "/x"}},
+                {"name": "d", "downwardAPI": {"items": [{"path": "l", "fieldRef": {"fieldPath": "metadata.labels"}}]}},
+                {"name": "p", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}],
+                "containers": [{"name": "c", "image": "nginx",
+                    "ports": [{"containerPort": 80}],
+                    "env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+                        {"name": "B", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}}],
+                    "livenessProbe": {"httpGet": {"port": 80}},
+                    "lifecycle": {"preStop": {"httpGet": {"port": 80}}},
+                    "resources": {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m"}}}]}}),
+            ),
+            ("apps", "Deployment", json!({"spec": {"template": template}})),
+            ("apps", "ReplicaSet", json!({"spec": {"template": template}})),
+            ("apps", "DaemonSet", json!({"spec": {"template": template}})),
+            (
+                "apps",
+                "StatefulSet",
+                json!({"spec": {"template": template,
+                "volumeClaimTemplates": [{"metadata": {"name": "v"}, "spec": {}}]}}),
+            ),
+            ("batch", "Job", json!({"metadata": {}, "spec": {"template": template}})),
+            (
+                "batch",
+                "CronJob",
+                json!({"spec": {"jobTemplate": {"spec": {"template": template}}}}),
+            ),
+            (
+                "",
+                "Service",
+                json!({"spec": {"type": "LoadBalancer", "sessionAffinity": "ClientIP",
+                "ports": [{"port": 80}, {"port": 81, "targetPort": "web"}]}}),
+            ),
+            ("", "Namespace", json!({"metadata": {"name": "n"}})),
+            ("", "Secret", json!({"data": {"a": "eA=="}, "stringData": {"b": "hi", "a": "hello"}})),
+            ("", "PersistentVolume", json!({"spec": {"hostPath": {"path": "/x"}}})),
+            ("", "PersistentVolumeClaim", json!({"spec": {}})),
+            (
+                "",
+                "LimitRange",
+                json!({"spec": {"limits": [{"type": "Container", "max": {"cpu": "2"}},
+                {"type": "Container", "min": {"cpu": "1"}}, {"type": "Pod", "max": {"cpu": "2"}}]}}),
+            ),
+            ("scheduling.k8s.io", "PriorityClass", json!({"value": 1})),
+            ("storage.k8s.io", "StorageClass", json!({"provisioner": "p"})),
+            (
+                "rbac.authorization.k8s.io",
+                "RoleBinding",
+                json!({"roleRef": {"kind": "Role", "name": "r"},
+                "subjects": [{"kind": "User", "name": "u"}, {"kind": "ServiceAccount", "name": "s"}]}),
+            ),
+            (
+                "admissionregistration.k8s.io",
+                "MutatingWebhookConfiguration",
+                json!({"webhooks": [{"rules": [{}], "clientConfig": {"service": {}}}]}),
+            ),
+            (
+                "apiextensions.k8s.io",
+                "CustomResourceDefinition",
+                json!({"spec": {"names": {"plural": "things", "kind": "Thing"}}}),
+            ),
+        ]
+    }
+
+    #[test]
+    fn defaults_are_those_of_kubernetes() {
+        for (group, kind, mut object) in samples() {
+            default(&Gvk::new(group, "v1", kind), &mut object);
+            insta::assert_yaml_snapshot!(format!("default-{kind}"), object);
+        }
+    }
+
+    #[test]
+    fn defaulting_twice_changes_nothing_and_adds_only_known_fields() {
+        for (group, kind, mut object) in samples() {
+            let gvk = Gvk::new(group, "v1", kind);
+            let schema = Schemas::built_in().get(&gvk).unwrap();
+            default(&gvk, &mut object);
+            let once = object.clone();
+            default(&gvk, &mut object);
+            assert_eq!(object, once, "{kind}");
+            assert_eq!(schema.prune(&mut object), [""; 0], "{kind}");
+            assert_eq!(schema.type_error(&object), None, "{kind}");
+        }
+    }
+
+    #[test]
+    fn base64_has_padding() {
+        for (text, want) in
+            [("", ""), ("a", "YQ=="), ("ab", "YWI="), ("abc", "YWJj"), ("hello", "aGVsbG8=")]
+        {
+            assert_eq!(base64(text), want);
+        }
+    }
+}

@@ -159,8 +159,7 @@ fn check_env_source(variable: &Value, path: &Path<'_>, causes: &mut Causes) {
     let source = get(variable, "valueFrom");
     let given = SOURCES.iter().filter(|name| has(source, name)).count();
     if given == 0 {
-        let detail = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, \
-                      `secretKeyRef` or `fileKeyRef`";
+        let detail = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`";
         causes.invalid_text(path, "", detail);
     } else if !text(variable, "value").is_empty() {
         causes.invalid_text(path, "", "may not be specified when `value` is not empty");
