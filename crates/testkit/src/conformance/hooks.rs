@@ -108,9 +108,7 @@ async fn answer(
     let bytes = match verb {
         "allow" => reply(json!({"allowed": true})),
         "deny" => reply(json!({"allowed": false, "status": {"message": rest}})),
-        "refuse" => {
-            reply(json!({"allowed": false, "status": yaml(rest).unwrap_or_default()}))
-        }
+        "refuse" => reply(json!({"allowed": false, "status": yaml(rest).unwrap_or_default()})),
         "warn" => reply(json!({"allowed": true, "warnings": [rest]})),
         "patch" => {
             let operations = yaml(rest).unwrap_or_default().to_string();

@@ -69,14 +69,7 @@ impl<'a> Play<'a> {
             ("ca", hooks.authority()),
         ];
         let variables = known.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        Self {
-            target,
-            hooks,
-            namespace,
-            variables,
-            streams: BTreeMap::new(),
-            created: Vec::new(),
-        }
+        Self { target, hooks, namespace, variables, streams: BTreeMap::new(), created: Vec::new() }
     }
 
     async fn all(&mut self, steps: &[Step]) -> Outcome {
@@ -199,7 +192,8 @@ impl<'a> Play<'a> {
             let outgoing = self.outgoing(request)?;
             let shown = format!("{} {}", outgoing.method, outgoing.path);
             let path = outgoing.path.clone();
-            let answer = self.target.call(outgoing).await.map_err(|why| format!("{shown}: {why}"))?;
+            let answer =
+                self.target.call(outgoing).await.map_err(|why| format!("{shown}: {why}"))?;
             self.remember(&request.method, &path, &answer);
             let any = Expected { code: answer.code, ..Expected::default() };
             let expected = request.expected.as_ref().unwrap_or(&any);
@@ -234,10 +228,13 @@ impl<'a> Play<'a> {
         let outgoing = Outgoing {
             method: method.to_owned(),
             path: path.to_owned(),
-            headers: vec![("content-type".to_owned(), match method {
-                "PATCH" => "application/merge-patch+json".to_owned(),
-                _ => "application/json".to_owned(),
-            })],
+            headers: vec![(
+                "content-type".to_owned(),
+                match method {
+                    "PATCH" => "application/merge-patch+json".to_owned(),
+                    _ => "application/json".to_owned(),
+                },
+            )],
             body: body(body_text)?,
         };
         self.target.call(outgoing).await

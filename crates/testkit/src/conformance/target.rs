@@ -52,15 +52,13 @@ impl Target {
 
     /// A server elsewhere, whose certificate is not checked.
     pub fn at(url: &str, token: &str) -> Result<Self, TargetError> {
-        let address: Uri = url
-            .parse()
-            .map_err(|source| TargetError::Address { url: url.to_owned(), source })?;
+        let address: Uri =
+            url.parse().map_err(|source| TargetError::Address { url: url.to_owned(), source })?;
         let mut config = Config::new(address);
         config.accept_invalid_certs = true;
         // A refusal is an answer, not a reason to ask again.
         config.default_retry = false;
-        config.auth_info =
-            AuthInfo { token: Some(token.to_owned().into()), ..AuthInfo::default() };
+        config.auth_info = AuthInfo { token: Some(token.to_owned().into()), ..AuthInfo::default() };
         let client = Client::try_from(config).map_err(|source| TargetError::Client {
             url: url.to_owned(),
             source: Box::new(source),
@@ -99,8 +97,7 @@ impl Target {
         for (name, value) in &outgoing.headers {
             request = request.header(name, value);
         }
-        let request =
-            request.body(Body::from(outgoing.body)).map_err(|error| error.to_string())?;
+        let request = request.body(Body::from(outgoing.body)).map_err(|error| error.to_string())?;
         match tokio::time::timeout(PATIENCE, self.client.send(request)).await {
             Ok(response) => response.map_err(|error| error.to_string()),
             Err(_) => Err("no answer".to_owned()),
