@@ -19,7 +19,7 @@ const EVENT_FIELDS: [(&str, &str); 7] = [
 ];
 
 /// Stored bytes can be sent as they are.
-pub fn is_verbatim(served: &Served) -> bool {
+pub(super) fn is_verbatim(served: &Served) -> bool {
     match &served.storage {
         Storage::Stored { api_version, view: Conversion::Rename, .. } => {
             *api_version == served.api_version()
@@ -29,7 +29,7 @@ pub fn is_verbatim(served: &Served) -> bool {
 }
 
 /// Turns an object read from the store into the served version.
-pub fn from_storage(object: &mut Value, served: &Served) {
+pub(super) fn from_storage(object: &mut Value, served: &Served) {
     let Storage::Stored { view, .. } = &served.storage else { return };
     let Some(fields) = object.as_object_mut() else { return };
     fields.insert("apiVersion".into(), served.api_version().into());
@@ -39,7 +39,7 @@ pub fn from_storage(object: &mut Value, served: &Served) {
 }
 
 /// Turns an object of the served version into the one that is stored.
-pub fn to_storage(object: &mut Value, served: &Served) {
+pub(super) fn to_storage(object: &mut Value, served: &Served) {
     let Storage::Stored { view, api_version, .. } = &served.storage else { return };
     let Some(fields) = object.as_object_mut() else { return };
     fields.insert("apiVersion".into(), api_version.as_str().into());

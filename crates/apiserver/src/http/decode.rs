@@ -18,7 +18,7 @@ use super::status::Status;
 use crate::schema::duplicate_fields;
 
 /// Reads a body as one value. Nesting beyond the parser's limit is an error like any other.
-pub fn value(body: &[u8], kind: BodyKind) -> Result<Value, Status> {
+pub(super) fn value(body: &[u8], kind: BodyKind) -> Result<Value, Status> {
     let broken = |error: String| {
         Status::bad_request(format!(
             "the object provided is unrecognized (must be of type Object): {error} ({})",
@@ -52,14 +52,14 @@ fn excerpt(body: &[u8]) -> String {
 
 /// The fields a strict client would want to hear about.
 #[derive(Debug, Default)]
-pub struct Complaints {
+pub(super) struct Complaints {
     unknown: Vec<String>,
     doubled: Vec<String>,
 }
 
 impl Complaints {
     /// Looks for doubled fields in a JSON body; of YAML the parser refuses them itself.
-    pub fn about(body: &[u8], kind: BodyKind, validation: FieldValidation) -> Self {
+    pub(super) fn about(body: &[u8], kind: BodyKind, validation: FieldValidation) -> Self {
         let doubled = match (kind, validation) {
             (BodyKind::Yaml | BodyKind::Protobuf, _) | (_, FieldValidation::Ignore) => Vec::new(),
             _ => duplicate_fields(body),
@@ -68,7 +68,7 @@ impl Complaints {
     }
 
     /// Warns or refuses, as the client asked.
-    pub fn settle(
+    pub(super) fn settle(
         self,
         validation: FieldValidation,
         served: &Served,
@@ -91,7 +91,7 @@ impl Complaints {
 }
 
 /// Checks that an object is of the kind the path serves; absent type facts are filled in.
-pub fn check_kind(object: &mut Value, served: &Served) -> Result<(), Status> {
+pub(super) fn check_kind(object: &mut Value, served: &Served) -> Result<(), Status> {
     meta::check_shape(object)?;
     let wanted = served.api_version();
     let (api_version, kind) = (meta::api_version(object), meta::kind(object));
@@ -116,7 +116,7 @@ pub fn check_kind(object: &mut Value, served: &Served) -> Result<(), Status> {
 }
 
 /// Brings an object into the kind's shape: types checked, unknown fields dropped, defaults set.
-pub fn shape(
+pub(super) fn shape(
     object: &mut Value,
     served: &Served,
     complaints: &mut Complaints,

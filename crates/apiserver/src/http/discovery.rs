@@ -15,7 +15,7 @@ use super::respond;
 use super::status::Status;
 
 /// The Kubernetes version this server behaves like.
-pub const GIT_VERSION: &str = concat!("v1.35.0+tidepool.", env!("CARGO_PKG_VERSION"));
+pub(super) const GIT_VERSION: &str = concat!("v1.35.0+tidepool.", env!("CARGO_PKG_VERSION"));
 
 pub(super) fn version() -> Value {
     json!({

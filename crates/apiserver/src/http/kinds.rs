@@ -7,10 +7,11 @@
 mod built_in;
 mod custom;
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub use self::custom::{Column, Definition, ScalePaths};
+pub(super) use self::custom::{Column, Definition, ScalePaths};
 use super::select::SelectableFields;
 use super::status::Subject;
 use crate::schema::Schema;
@@ -115,11 +116,11 @@ pub enum Columns {
     Custom(Arc<[Column]>),
 }
 
-pub const ALL_VERBS: &[&str] =
+pub(super) const ALL_VERBS: &[&str] =
     &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
-pub const CREATE: &[&str] = &["create"];
-pub const GET: &[&str] = &["get"];
-pub const READ_WRITE: &[&str] = &["get", "patch", "update"];
+pub(super) const CREATE: &[&str] = &["create"];
+pub(super) const GET: &[&str] = &["get"];
+pub(super) const READ_WRITE: &[&str] = &["get", "patch", "update"];
 
 impl Served {
     /// `v1`, `apps/v1`.
@@ -153,7 +154,7 @@ impl Served {
 }
 
 /// Joins group and version as objects carry them.
-pub fn api_version(group: &str, version: &str) -> String {
+pub(super) fn api_version(group: &str, version: &str) -> String {
     match group {
         "" => version.to_owned(),
         _ => format!("{group}/{version}"),
@@ -198,9 +199,7 @@ impl Registry {
             registry.add(served);
         }
         for group in &mut registry.groups {
-            group
-                .versions
-                .sort_by(|a, b| version_priority(&b.name).cmp(&version_priority(&a.name)));
+            group.versions.sort_by_key(|version| Reverse(version_priority(&version.name)));
         }
         registry
     }
@@ -257,8 +256,8 @@ impl Registry {
 
 /// Orders versions as Kubernetes does: `v2` before `v1` before `v1beta2` before `v1alpha1` before
 /// anything else.
-fn version_priority(version: &str) -> (u8, u64, u64, std::cmp::Reverse<String>) {
-    let other = (0, 0, 0, std::cmp::Reverse(version.to_owned()));
+fn version_priority(version: &str) -> (u8, u64, u64, Reverse<String>) {
+    let other = (0, 0, 0, Reverse(version.to_owned()));
     let Some(rest) = version.strip_prefix('v') else { return other };
     let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
     let (major, stage) = rest.split_at(end);
@@ -272,7 +271,7 @@ fn version_priority(version: &str) -> (u8, u64, u64, std::cmp::Reverse<String>) 
         },
     };
     match minor {
-        Ok(minor) => (rank, major, minor, std::cmp::Reverse(String::new())),
+        Ok(minor) => (rank, major, minor, Reverse(String::new())),
         Err(_) => other,
     }
 }
@@ -285,7 +284,7 @@ mod tests {
     fn versions_are_ordered_by_maturity() {
         let mut versions =
             ["foo1", "v1alpha1", "v2beta1", "v1", "v10", "v1beta2", "v2", "foo10", "v11beta2"];
-        versions.sort_by(|a, b| version_priority(b).cmp(&version_priority(a)));
+        versions.sort_by_key(|version| Reverse(version_priority(version)));
         assert_eq!(
             versions,
             ["v10", "v2", "v1", "v11beta2", "v2beta1", "v1beta2", "v1alpha1", "foo1", "foo10"]

@@ -11,12 +11,12 @@ use super::status::Status;
 
 static NO_FIELDS: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
 
-pub fn metadata(object: &Value) -> &Map<String, Value> {
+pub(super) fn metadata(object: &Value) -> &Map<String, Value> {
     object.get("metadata").and_then(Value::as_object).unwrap_or(&NO_FIELDS)
 }
 
 /// The metadata to be changed; an object without one gets it.
-pub fn metadata_mut(object: &mut Value) -> &mut Map<String, Value> {
+pub(super) fn metadata_mut(object: &mut Value) -> &mut Map<String, Value> {
     if !object.is_object() {
         *object = Value::Object(Map::new());
     }
@@ -29,7 +29,7 @@ pub fn metadata_mut(object: &mut Value) -> &mut Map<String, Value> {
 }
 
 /// Refuses what is no object or whose metadata is none; `null` metadata is empty.
-pub fn check_shape(object: &mut Value) -> Result<(), Status> {
+pub(super) fn check_shape(object: &mut Value) -> Result<(), Status> {
     if !object.is_object() {
         return Err(Status::bad_request("the object provided is not a JSON object"));
     }
@@ -47,52 +47,52 @@ fn text<'a>(object: &'a Value, field: &str) -> &'a str {
     metadata(object).get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
-pub fn name(object: &Value) -> &str {
+pub(super) fn name(object: &Value) -> &str {
     text(object, "name")
 }
 
-pub fn generate_name(object: &Value) -> &str {
+pub(super) fn generate_name(object: &Value) -> &str {
     text(object, "generateName")
 }
 
-pub fn namespace(object: &Value) -> &str {
+pub(super) fn namespace(object: &Value) -> &str {
     text(object, "namespace")
 }
 
-pub fn uid(object: &Value) -> &str {
+pub(super) fn uid(object: &Value) -> &str {
     text(object, "uid")
 }
 
-pub fn resource_version(object: &Value) -> &str {
+pub(super) fn resource_version(object: &Value) -> &str {
     text(object, "resourceVersion")
 }
 
-pub fn api_version(object: &Value) -> &str {
+pub(super) fn api_version(object: &Value) -> &str {
     object.get("apiVersion").and_then(Value::as_str).unwrap_or_default()
 }
 
-pub fn kind(object: &Value) -> &str {
+pub(super) fn kind(object: &Value) -> &str {
     object.get("kind").and_then(Value::as_str).unwrap_or_default()
 }
 
-pub fn is_deleting(object: &Value) -> bool {
+pub(super) fn is_deleting(object: &Value) -> bool {
     metadata(object).get("deletionTimestamp").is_some_and(|value| !value.is_null())
 }
 
-pub fn grace_period(object: &Value) -> Option<i64> {
+pub(super) fn grace_period(object: &Value) -> Option<i64> {
     metadata(object).get("deletionGracePeriodSeconds").and_then(Value::as_i64)
 }
 
-pub fn generation(object: &Value) -> i64 {
+pub(super) fn generation(object: &Value) -> i64 {
     metadata(object).get("generation").and_then(Value::as_i64).unwrap_or(0)
 }
 
-pub fn finalizers(object: &Value) -> Vec<&str> {
+pub(super) fn finalizers(object: &Value) -> Vec<&str> {
     let list = metadata(object).get("finalizers").and_then(Value::as_array);
     list.into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-pub fn set_finalizers(object: &mut Value, finalizers: &[String]) {
+pub(super) fn set_finalizers(object: &mut Value, finalizers: &[String]) {
     let metadata = metadata_mut(object);
     if finalizers.is_empty() {
         metadata.remove("finalizers");
@@ -101,28 +101,28 @@ pub fn set_finalizers(object: &mut Value, finalizers: &[String]) {
     }
 }
 
-pub fn set(object: &mut Value, field: &str, value: impl Into<Value>) {
+pub(super) fn set(object: &mut Value, field: &str, value: impl Into<Value>) {
     metadata_mut(object).insert(field.to_owned(), value.into());
 }
 
-pub fn unset(object: &mut Value, field: &str) {
+pub(super) fn unset(object: &mut Value, field: &str) {
     metadata_mut(object).remove(field);
 }
 
 /// Takes a metadata field from another object, absence included.
-pub fn copy(object: &mut Value, field: &str, from: &Value) {
+pub(super) fn copy(object: &mut Value, field: &str, from: &Value) {
     match metadata(from).get(field) {
         Some(value) => set(object, field, value.clone()),
         None => unset(object, field),
     }
 }
 
-pub fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
+pub(super) fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     metadata(object).get("annotations")?.get(key)?.as_str()
 }
 
 /// Takes a top-level field from another object, absence included.
-pub fn copy_part(object: &mut Value, field: &str, from: &Value) {
+pub(super) fn copy_part(object: &mut Value, field: &str, from: &Value) {
     let Some(fields) = object.as_object_mut() else { return };
     match from.get(field) {
         Some(value) => {

@@ -11,7 +11,7 @@ use super::status::Status;
 
 /// The text form of an answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Encoding {
+pub(super) enum Encoding {
     #[default]
     Json,
     PrettyJson,
@@ -20,7 +20,7 @@ pub enum Encoding {
 
 /// The shape of an answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum View {
+pub(super) enum View {
     #[default]
     Object,
     /// `meta.k8s.io` Table of the named version.
@@ -33,14 +33,14 @@ pub enum View {
 
 /// What was agreed on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Answer {
+pub(super) struct Answer {
     pub encoding: Encoding,
     pub view: View,
 }
 
 /// Which transformed shapes an endpoint can produce.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shapes {
+pub(super) enum Shapes {
     /// Only the object itself.
     Plain,
     /// Tables and metadata of one object.
@@ -140,7 +140,7 @@ impl<'a> Clause<'a> {
 }
 
 /// Chooses the best clause of `Accept` that this endpoint can honour.
-pub fn accept(headers: &HeaderMap, pretty: bool, shapes: Shapes) -> Result<Answer, Status> {
+pub(super) fn accept(headers: &HeaderMap, pretty: bool, shapes: Shapes) -> Result<Answer, Status> {
     let header = headers.get(ACCEPT).map(|value| value.to_str().unwrap_or("invalid"));
     let Some(header) = header.filter(|text| !text.trim().is_empty()) else {
         return Ok(prettier(Answer::default(), pretty));
@@ -166,7 +166,7 @@ fn prettier(mut answer: Answer, pretty: bool) -> Answer {
 
 /// The format of a request body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BodyKind {
+pub(super) enum BodyKind {
     Json,
     Yaml,
     Protobuf,
@@ -194,7 +194,7 @@ fn media_type(headers: &HeaderMap) -> String {
 }
 
 /// The format of a whole object in a body; absent means JSON.
-pub fn object_body(headers: &HeaderMap, custom: bool) -> Result<BodyKind, Status> {
+pub(super) fn object_body(headers: &HeaderMap, custom: bool) -> Result<BodyKind, Status> {
     match media_type(headers).as_str() {
         "" | "application/json" => Ok(BodyKind::Json),
         "application/yaml" | "application/x-yaml" => Ok(BodyKind::Yaml),
@@ -206,7 +206,7 @@ pub fn object_body(headers: &HeaderMap, custom: bool) -> Result<BodyKind, Status
     }
 }
 
-pub fn patch_body(headers: &HeaderMap, strategic: bool) -> Result<BodyKind, Status> {
+pub(super) fn patch_body(headers: &HeaderMap, strategic: bool) -> Result<BodyKind, Status> {
     match media_type(headers).as_str() {
         "application/json-patch+json" => Ok(BodyKind::JsonPatch),
         "application/merge-patch+json" => Ok(BodyKind::MergePatch),

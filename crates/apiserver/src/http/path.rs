@@ -14,7 +14,7 @@
 
 /// A request's destination.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Route {
+pub(super) enum Route {
     /// `/`: the list of paths.
     Root,
     Version,
@@ -38,7 +38,7 @@ pub enum Route {
 
 /// A resource, an object of it, or one of the object's subresources.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Target {
+pub(super) struct Target {
     pub group: String,
     pub version: String,
     pub resource: String,
@@ -51,7 +51,7 @@ pub struct Target {
 
 /// Why a path cannot be served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PathError {
+pub(super) enum PathError {
     /// Nothing lives there.
     NotFound,
     /// The text itself is broken: bad escapes, hidden slashes, climbing.
@@ -61,7 +61,7 @@ pub enum PathError {
 /// Longest path worth looking at; object names end at 253 characters.
 const MAX_PATH: usize = 4096;
 
-pub fn parse(path: &str) -> Result<Route, PathError> {
+pub(super) fn parse(path: &str) -> Result<Route, PathError> {
     if path.len() > MAX_PATH {
         return Err(PathError::Malformed);
     }
@@ -146,7 +146,7 @@ fn decode(segment: &str) -> Result<String, PathError> {
 }
 
 /// Undoes `%XX` escapes; `None` for broken ones and for text that is not UTF-8.
-pub fn percent_decode(text: &str) -> Option<String> {
+pub(super) fn percent_decode(text: &str) -> Option<String> {
     if !text.contains('%') {
         return Some(text.to_owned());
     }

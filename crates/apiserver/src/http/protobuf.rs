@@ -29,7 +29,7 @@ use self::wire::{Reader, Scalar};
 
 /// Why a body cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ProtobufError {
+pub(super) enum ProtobufError {
     #[error("the body is not in the Kubernetes protobuf form")]
     Envelope,
     #[error("the body ends in the middle of a field")]
@@ -53,7 +53,7 @@ const MAGIC: &[u8] = b"k8s\0";
 const MAX_DEPTH: usize = 64;
 
 /// Reads an object with its envelope, which names version and kind.
-pub fn decode(body: &[u8]) -> Result<Value, ProtobufError> {
+pub(super) fn decode(body: &[u8]) -> Result<Value, ProtobufError> {
     let envelope = body.strip_prefix(MAGIC).ok_or(ProtobufError::Envelope)?;
     let (mut api_version, mut kind, mut raw) = (String::new(), String::new(), &[][..]);
     let mut reader = Reader::new(envelope);

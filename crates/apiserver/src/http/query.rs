@@ -12,12 +12,12 @@ use super::status::{Cause, Status};
 
 /// The decoded pairs of a query string.
 #[derive(Debug, Clone, Default)]
-pub struct Query {
+pub(super) struct Query {
     pairs: Vec<(String, String)>,
 }
 
 impl Query {
-    pub fn parse(text: &str) -> Self {
+    pub(super) fn parse(text: &str) -> Self {
         let pairs = text
             .split('&')
             .filter(|pair| !pair.is_empty())
@@ -29,11 +29,11 @@ impl Query {
         Self { pairs }
     }
 
-    pub fn get(&self, key: &str) -> Option<&str> {
+    pub(super) fn get(&self, key: &str) -> Option<&str> {
         self.pairs.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 
-    pub fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
+    pub(super) fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
         self.pairs.iter().filter(move |(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 
@@ -41,12 +41,12 @@ impl Query {
         self.get(key).unwrap_or_default().to_owned()
     }
 
-    pub fn flag(&self, key: &str) -> Option<bool> {
+    pub(super) fn flag(&self, key: &str) -> Option<bool> {
         let value = self.get(key)?;
         Some(value != "0" && !value.eq_ignore_ascii_case("false"))
     }
 
-    pub fn integer(&self, key: &str) -> Result<Option<i64>, Status> {
+    pub(super) fn integer(&self, key: &str) -> Result<Option<i64>, Status> {
         match self.get(key) {
             None | Some("") => Ok(None),
             Some(value) => value.parse().map(Some).map_err(|_| {
@@ -62,14 +62,14 @@ fn form_decode(text: &str) -> Option<String> {
 
 /// How exactly a list's revision must be met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Match {
+pub(super) enum Match {
     Exact,
     NotOlderThan,
 }
 
 /// `metav1.ListOptions`, which also govern watches.
 #[derive(Debug, Clone, Default)]
-pub struct ListOptions {
+pub(super) struct ListOptions {
     pub label_selector: String,
     pub field_selector: String,
     pub watch: bool,
@@ -83,7 +83,7 @@ pub struct ListOptions {
 }
 
 impl ListOptions {
-    pub fn from_query(query: &Query, watch: bool) -> Result<Self, Status> {
+    pub(super) fn from_query(query: &Query, watch: bool) -> Result<Self, Status> {
         let watch = watch || query.flag("watch").unwrap_or(false);
         let mut causes = Vec::new();
         let resource_version_match = match query.get("resourceVersionMatch") {
@@ -172,7 +172,7 @@ impl ListOptions {
 
 /// What to do about fields the schema does not know.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum FieldValidation {
+pub(super) enum FieldValidation {
     Ignore,
     #[default]
     Warn,
@@ -181,7 +181,7 @@ pub enum FieldValidation {
 
 /// Options shared by create, update and patch.
 #[derive(Debug, Clone)]
-pub struct WriteOptions {
+pub(super) struct WriteOptions {
     pub dry_run: bool,
     pub field_manager: String,
     /// The client named its manager itself; apply requires it.
@@ -195,7 +195,11 @@ const MAX_MANAGER: usize = 128;
 
 impl WriteOptions {
     /// `kind` names the options in errors: `CreateOptions`, `UpdateOptions`, `PatchOptions`.
-    pub fn from_query(query: &Query, headers: &HeaderMap, kind: &str) -> Result<Self, Status> {
+    pub(super) fn from_query(
+        query: &Query,
+        headers: &HeaderMap,
+        kind: &str,
+    ) -> Result<Self, Status> {
         let mut causes = Vec::new();
         let dry_run = dry_run(query.all("dryRun"), &mut causes);
         let named = query.text("fieldManager");
@@ -227,7 +231,7 @@ impl WriteOptions {
 }
 
 /// Reads `dryRun`, whose only value is `All`.
-pub fn dry_run<'a>(values: impl Iterator<Item = &'a str>, causes: &mut Vec<Cause>) -> bool {
+pub(super) fn dry_run<'a>(values: impl Iterator<Item = &'a str>, causes: &mut Vec<Cause>) -> bool {
     let mut dry = false;
     for value in values {
         match value {

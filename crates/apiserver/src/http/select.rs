@@ -12,14 +12,14 @@ mod label;
 use serde_json::Value;
 
 use self::extract::Plan;
-pub use self::field::SelectableFields;
-pub use self::label::{Labels, Requirement};
+pub(super) use self::field::SelectableFields;
+pub(super) use self::label::{Labels, Requirement};
 use super::status::Status;
 use crate::store::Key;
 
 /// A compiled selector.
 #[derive(Debug, Clone, Default)]
-pub struct Filter {
+pub(super) struct Filter {
     keyed: Vec<(KeyPart, field::Term)>,
     plan: Plan,
     labels: Vec<(usize, Requirement)>,
@@ -34,7 +34,11 @@ enum KeyPart {
 
 impl Filter {
     /// Compiles both selectors of a list; `known` says which fields the kind offers.
-    pub fn parse(labels: &str, fields: &str, known: &SelectableFields) -> Result<Self, Status> {
+    pub(super) fn parse(
+        labels: &str,
+        fields: &str,
+        known: &SelectableFields,
+    ) -> Result<Self, Status> {
         let mut filter = Self::default();
         let labels = Labels::parse(labels).map_err(|error| {
             Status::bad_request(format!("unable to parse requirement: {error}"))
@@ -64,23 +68,23 @@ impl Filter {
         }
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.keyed.is_empty() && self.needs_no_object()
     }
 
     /// The key alone decides.
-    pub fn needs_no_object(&self) -> bool {
+    pub(super) fn needs_no_object(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }
 
     /// Narrows the filter to one name.
-    pub fn require_name(&mut self, name: &str) {
+    pub(super) fn require_name(&mut self, name: &str) {
         let term =
             field::Term { field: "metadata.name".to_owned(), equal: true, value: name.to_owned() };
         self.keyed.push((KeyPart::Name, term));
     }
 
-    pub fn matches_key(&self, key: &Key) -> bool {
+    pub(super) fn matches_key(&self, key: &Key) -> bool {
         self.keyed.iter().all(|(part, term)| {
             let value = match part {
                 KeyPart::Name => &*key.name,
@@ -91,7 +95,7 @@ impl Filter {
     }
 
     /// Whether the stored object is picked.
-    pub fn matches(&self, key: &Key, json: &[u8]) -> bool {
+    pub(super) fn matches(&self, key: &Key, json: &[u8]) -> bool {
         if !self.matches_key(key) {
             return false;
         }
@@ -109,7 +113,7 @@ impl Filter {
 }
 
 /// Reads `metadata.labels` of an object in memory, for selectors held by other objects.
-pub fn labels_match(selector: &Labels, object: &Value) -> bool {
+pub(super) fn labels_match(selector: &Labels, object: &Value) -> bool {
     let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
     selector
         .requirements()

@@ -60,13 +60,13 @@ fn letter(number: u128, at: u32) -> char {
 }
 
 /// A moment as `metav1.Time` writes it: whole seconds, UTC.
-pub fn seconds(moment: Timestamp) -> String {
+pub(super) fn seconds(moment: Timestamp) -> String {
     let whole = Timestamp::from_second(moment.as_second()).unwrap_or(moment);
     whole.to_string()
 }
 
 /// A moment as `metav1.MicroTime` writes it.
-pub fn micros(moment: Timestamp) -> String {
+pub(super) fn micros(moment: Timestamp) -> String {
     let rounded = moment.round(Unit::Microsecond).unwrap_or(moment);
     format!("{rounded:.6}")
 }

@@ -13,31 +13,42 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// A failure on its way to the client.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Status {
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Status {
+    pub(super) message: String,
+    pub(super) reason: Cow<'static, str>,
+    pub(super) details: Option<Box<Details>>,
+    pub(super) code: u16,
+    /// Where an expired list can go on.
+    next: String,
+}
+
+/// The same as it is written.
+#[derive(Serialize)]
+struct Wire<'a> {
     kind: &'static str,
     #[serde(rename = "apiVersion")]
     api_version: &'static str,
-    metadata: ListMeta,
+    metadata: ListMeta<'a>,
     status: &'static str,
-    pub message: String,
+    message: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
-    pub reason: Cow<'static, str>,
+    reason: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub details: Option<Box<Details>>,
-    pub code: u16,
+    details: Option<&'a Details>,
+    code: u16,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-struct ListMeta {
-    #[serde(rename = "continue", skip_serializing_if = "String::is_empty")]
-    next: String,
+struct ListMeta<'a> {
+    #[serde(rename = "continue", skip_serializing_if = "str::is_empty")]
+    next: &'a str,
 }
 
 /// What the failure is about.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Details {
+pub(super) struct Details {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -56,7 +67,7 @@ pub struct Details {
 /// One reason of several.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Cause {
+pub(super) struct Cause {
     #[serde(skip_serializing_if = "str::is_empty")]
     pub reason: Cow<'static, str>,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -67,7 +78,7 @@ pub struct Cause {
 
 impl Cause {
     /// A value that is present but not acceptable; `value` is shown as Go's field errors show it.
-    pub fn invalid(field: impl Into<String>, value: &Value, why: impl AsRef<str>) -> Self {
+    pub(super) fn invalid(field: impl Into<String>, value: &Value, why: impl AsRef<str>) -> Self {
         Self {
             reason: "FieldValueInvalid".into(),
             message: format!("Invalid value: {value}: {}", why.as_ref()),
@@ -75,7 +86,7 @@ impl Cause {
         }
     }
 
-    pub fn required(field: impl Into<String>, why: impl AsRef<str>) -> Self {
+    pub(super) fn required(field: impl Into<String>, why: impl AsRef<str>) -> Self {
         let why = why.as_ref();
         let message = match why {
             "" => "Required value".to_owned(),
@@ -84,7 +95,7 @@ impl Cause {
         Self { reason: "FieldValueRequired".into(), message, field: field.into() }
     }
 
-    pub fn forbidden(field: impl Into<String>, why: impl AsRef<str>) -> Self {
+    pub(super) fn forbidden(field: impl Into<String>, why: impl AsRef<str>) -> Self {
         Self {
             reason: "FieldValueForbidden".into(),
             message: format!("Forbidden: {}", why.as_ref()),
@@ -92,7 +103,7 @@ impl Cause {
         }
     }
 
-    pub fn unsupported(field: impl Into<String>, value: &Value, supported: &[&str]) -> Self {
+    pub(super) fn unsupported(field: impl Into<String>, value: &Value, supported: &[&str]) -> Self {
         let list: Vec<String> = supported.iter().map(|s| format!("{s:?}")).collect();
         Self {
             reason: "FieldValueNotSupported".into(),
@@ -143,20 +154,17 @@ fn qualified(f: &mut std::fmt::Formatter<'_>, what: &str, group: &str) -> std::f
 }
 
 impl Status {
-    pub fn new(
+    pub(super) fn new(
         code: StatusCode,
         reason: impl Into<Cow<'static, str>>,
         message: impl Into<String>,
     ) -> Self {
         Self {
-            kind: "Status",
-            api_version: "v1",
-            metadata: ListMeta::default(),
-            status: "Failure",
             message: message.into(),
             reason: reason.into(),
             details: None,
             code: code.as_u16(),
+            next: String::new(),
         }
     }
 
@@ -165,21 +173,21 @@ impl Status {
         self
     }
 
-    pub fn bad_request(message: impl Into<String>) -> Self {
+    pub(super) fn bad_request(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "BadRequest", message)
     }
 
-    pub fn unauthorized() -> Self {
+    pub(super) fn unauthorized() -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
     }
 
-    pub fn not_found(subject: Subject<'_>) -> Self {
+    pub(super) fn not_found(subject: Subject<'_>) -> Self {
         Self::new(StatusCode::NOT_FOUND, "NotFound", format!("{subject} not found"))
             .about(subject.details())
     }
 
     /// The path names nothing this server serves.
-    pub fn unknown_resource() -> Self {
+    pub(super) fn unknown_resource() -> Self {
         Self::new(
             StatusCode::NOT_FOUND,
             "NotFound",
@@ -188,18 +196,18 @@ impl Status {
         .about(Details::default())
     }
 
-    pub fn already_exists(subject: Subject<'_>) -> Self {
+    pub(super) fn already_exists(subject: Subject<'_>) -> Self {
         Self::new(StatusCode::CONFLICT, "AlreadyExists", format!("{subject} already exists"))
             .about(subject.details())
     }
 
-    pub fn conflict(subject: Subject<'_>, why: impl AsRef<str>) -> Self {
+    pub(super) fn conflict(subject: Subject<'_>, why: impl AsRef<str>) -> Self {
         let message = format!("Operation cannot be fulfilled on {subject}: {}", why.as_ref());
         Self::new(StatusCode::CONFLICT, "Conflict", message).about(subject.details())
     }
 
     /// The object changed between the client's read and its write.
-    pub fn modified(subject: Subject<'_>) -> Self {
+    pub(super) fn modified(subject: Subject<'_>) -> Self {
         Self::conflict(
             subject,
             "the object has been modified; please apply your changes to the latest version and \
@@ -208,12 +216,12 @@ impl Status {
     }
 
     /// Server-side apply found fields of other managers in its way.
-    pub fn apply_conflict(message: impl Into<String>, causes: Vec<Cause>) -> Self {
+    pub(super) fn apply_conflict(message: impl Into<String>, causes: Vec<Cause>) -> Self {
         Self::new(StatusCode::CONFLICT, "Conflict", message)
             .about(Details { causes, ..Details::default() })
     }
 
-    pub fn forbidden(subject: Subject<'_>, why: impl AsRef<str>) -> Self {
+    pub(super) fn forbidden(subject: Subject<'_>, why: impl AsRef<str>) -> Self {
         let mut text = String::new();
         match subject.name {
             "" => {
@@ -229,7 +237,7 @@ impl Status {
         Self::new(StatusCode::FORBIDDEN, "Forbidden", message).about(subject.details())
     }
 
-    pub fn invalid(group: &str, kind: &str, name: &str, causes: Vec<Cause>) -> Self {
+    pub(super) fn invalid(group: &str, kind: &str, name: &str, causes: Vec<Cause>) -> Self {
         let dotted = match group {
             "" => kind.to_owned(),
             _ => format!("{kind}.{group}"),
@@ -251,7 +259,7 @@ impl Status {
         })
     }
 
-    pub fn method_not_allowed() -> Self {
+    pub(super) fn method_not_allowed() -> Self {
         Self::new(
             StatusCode::METHOD_NOT_ALLOWED,
             "MethodNotAllowed",
@@ -260,13 +268,13 @@ impl Status {
         .about(Details::default())
     }
 
-    pub fn not_acceptable(accepted: &[&str]) -> Self {
+    pub(super) fn not_acceptable(accepted: &[&str]) -> Self {
         let message =
             format!("only the following media types are accepted: {}", accepted.join(", "));
         Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
     }
 
-    pub fn unsupported_media_type(accepted: &[&str]) -> Self {
+    pub(super) fn unsupported_media_type(accepted: &[&str]) -> Self {
         let message = format!(
             "the body of the request was in an unknown format - accepted media types include: {}",
             accepted.join(", ")
@@ -274,7 +282,7 @@ impl Status {
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
     }
 
-    pub fn too_large(limit: usize) -> Self {
+    pub(super) fn too_large(limit: usize) -> Self {
         Self::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             "RequestEntityTooLarge",
@@ -283,12 +291,12 @@ impl Status {
     }
 
     /// History from that point on is no longer kept.
-    pub fn expired(message: impl Into<String>) -> Self {
+    pub(super) fn expired(message: impl Into<String>) -> Self {
         Self::new(StatusCode::GONE, "Expired", message)
     }
 
     /// The same, with a token from which the list can go on, inconsistently.
-    pub fn expired_continue(next: String) -> Self {
+    pub(super) fn expired_continue(next: String) -> Self {
         let mut status = Self::expired(
             "The provided continue parameter is too old to display a consistent list result. You \
              can start a new list without the continue parameter, or use the continue token in \
@@ -297,12 +305,12 @@ impl Status {
              deleted between the time the first chunk was returned and now may show up in the \
              list.",
         );
-        status.metadata.next = next;
+        status.next = next;
         status
     }
 
     /// The client asks for a state this server has not reached.
-    pub fn too_large_resource_version(asked: u64, current: u64) -> Self {
+    pub(super) fn too_large_resource_version(asked: u64, current: u64) -> Self {
         Self::new(
             StatusCode::GATEWAY_TIMEOUT,
             "Timeout",
@@ -319,12 +327,12 @@ impl Status {
         })
     }
 
-    pub fn too_many_requests(message: impl Into<String>, retry_after: Option<u32>) -> Self {
+    pub(super) fn too_many_requests(message: impl Into<String>, retry_after: Option<u32>) -> Self {
         Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message)
             .about(Details { retry_after_seconds: retry_after, ..Details::default() })
     }
 
-    pub fn internal(message: impl Into<String>) -> Self {
+    pub(super) fn internal(message: impl Into<String>) -> Self {
         let message = message.into();
         Self::new(
             StatusCode::INTERNAL_SERVER_ERROR,
@@ -337,18 +345,28 @@ impl Status {
         })
     }
 
-    pub fn not_implemented(message: impl Into<String>) -> Self {
+    pub(super) fn not_implemented(message: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_IMPLEMENTED, "NotImplemented", message)
     }
 
-    pub fn with_causes(mut self, causes: Vec<Cause>) -> Self {
+    pub(super) fn with_causes(mut self, causes: Vec<Cause>) -> Self {
         self.details.get_or_insert_default().causes = causes;
         self
     }
 
     /// The object as JSON, for `ERROR` watch events.
-    pub fn to_json(&self) -> Vec<u8> {
-        serde_json::to_vec(self).expect("a status holds only strings and numbers")
+    pub(super) fn to_json(&self) -> Vec<u8> {
+        let wire = Wire {
+            kind: "Status",
+            api_version: "v1",
+            metadata: ListMeta { next: &self.next },
+            status: "Failure",
+            message: &self.message,
+            reason: &self.reason,
+            details: self.details.as_deref(),
+            code: self.code,
+        };
+        serde_json::to_vec(&wire).expect("a status holds only strings and numbers")
     }
 }
 
@@ -373,11 +391,11 @@ impl IntoResponse for Status {
 
 /// The successful answer of a delete whose object is gone at once.
 #[derive(Debug, Serialize)]
-pub struct Deleted<'a> {
+pub(super) struct Deleted<'a> {
     kind: &'static str,
     #[serde(rename = "apiVersion")]
     api_version: &'static str,
-    metadata: ListMeta,
+    metadata: ListMeta<'a>,
     status: &'static str,
     details: DeletedDetails<'a>,
 }
@@ -392,7 +410,7 @@ struct DeletedDetails<'a> {
 }
 
 impl<'a> Deleted<'a> {
-    pub fn new(subject: Subject<'a>, uid: &'a str) -> Self {
+    pub(super) fn new(subject: Subject<'a>, uid: &'a str) -> Self {
         Self {
             kind: "Status",
             api_version: "v1",

@@ -173,7 +173,7 @@ impl Feed {
     /// The next piece of the stream, and whether more may follow. Empty at the very end.
     async fn next_chunk(&mut self) -> (Bytes, bool) {
         let mut chunk = BytesMut::new();
-        while let Some(stored) = self.initial.next() {
+        for stored in self.initial.by_ref() {
             if self.filter.matches(&stored.key, &stored.json) {
                 self.frames.push(&mut chunk, "ADDED", &stored.json);
             }

@@ -70,7 +70,7 @@ fn list<'a>(value: &'a Value, path: &str) -> &'a [Value] {
 }
 
 /// `.spec.replicas` as steps.
-pub fn steps(path: &str) -> Vec<String> {
+pub(super) fn steps(path: &str) -> Vec<String> {
     path.trim_start_matches('.').split('.').map(str::to_owned).collect()
 }
 

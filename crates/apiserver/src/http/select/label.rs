@@ -11,13 +11,13 @@ use crate::schema::names;
 
 /// Requirements that must all hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Labels {
+pub(crate) struct Labels {
     requirements: Vec<Requirement>,
 }
 
 /// One condition on one label.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Requirement {
+pub(crate) struct Requirement {
     pub key: String,
     test: Test,
 }
@@ -34,7 +34,7 @@ enum Test {
 
 /// Why a selector cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SelectorError {
+pub(crate) enum SelectorError {
     #[error("found {found:?}, expected: {expected}")]
     Syntax { found: String, expected: &'static str },
     #[error("<nil>: Invalid value: {key:?}: {why}")]
@@ -65,7 +65,7 @@ impl Requirement {
     }
 
     /// Whether the condition holds for the label's value, `None` when the object lacks it.
-    pub fn holds(&self, value: Option<&str>) -> bool {
+    pub(crate) fn holds(&self, value: Option<&str>) -> bool {
         match (&self.test, value) {
             (Test::In(values), Some(value)) => values.contains(value),
             (Test::NotIn(values), Some(value)) => !values.contains(value),
@@ -80,16 +80,16 @@ impl Requirement {
 }
 
 impl Labels {
-    pub fn requirements(&self) -> &[Requirement] {
+    pub(crate) fn requirements(&self) -> &[Requirement] {
         &self.requirements
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
 
     /// Reads `a=b,c in (d,e),!f`.
-    pub fn parse(text: &str) -> Result<Self, SelectorError> {
+    pub(crate) fn parse(text: &str) -> Result<Self, SelectorError> {
         let mut tokens = Tokens { rest: text };
         let mut requirements = Vec::new();
         if tokens.peek() == Token::End {
@@ -106,7 +106,7 @@ impl Labels {
     }
 
     /// Reads a `LabelSelector` object; an empty one matches everything.
-    pub fn from_object(selector: &Value) -> Result<Self, SelectorError> {
+    pub(crate) fn from_object(selector: &Value) -> Result<Self, SelectorError> {
         let mut requirements = Vec::new();
         if let Some(map) = selector.get("matchLabels").and_then(Value::as_object) {
             for (key, value) in map {
