@@ -17,6 +17,7 @@ pub(crate) const KNOWN_GAPS: &[(&str, &str)] = &[
     ("options: a strict patch refuses unknown fields", "400 instead of 422"),
     ("patch: a patch cannot change the uid", "409 instead of 422"),
     ("patch: a patch of the wrong type is refused", "another message"),
+    ("patch: json patch tests", "the refusal carries a cause, which kubectl shows"),
     ("read: a head is not offered", "HEAD is answered"),
     ("read: a list from the future is refused", "the message lacks its prefix"),
     ("read: a list names its items in order and says when", "items carry kind and apiVersion"),
@@ -41,4 +42,9 @@ pub(crate) const KUBECTL_GAPS: &[(&str, &str, &str)] = &[
         "new nodes get no not-ready taint",
     ),
     ("cluster", "$ kubectl get sa robot", "the table still counts secrets"),
+    (
+        "more",
+        r#"$ kubectl patch deployment d --type=json -p '[{"op":"test","path":"/spec/replicas","value":9}]'"#,
+        "the refusal of a JSON patch carries a cause",
+    ),
 ];
