@@ -22,7 +22,7 @@ use crate::store::Stored;
 #[derive(Debug, Clone)]
 pub(super) enum Written {
     Stored(Stored),
-    /// A dry run's result, in the served version.
+    /// A dry run's result, or the last words of a removed object, in the served version.
     Dry(Value),
 }
 
