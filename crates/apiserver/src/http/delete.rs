@@ -17,7 +17,7 @@ use super::kinds::Served;
 use super::negotiate::{self, Shapes};
 use super::query::dry_run;
 use super::respond::{self, Written};
-use super::server::object_of;
+use super::server::{ApiServer, object_of};
 use super::source::seconds;
 use super::status::{Cause, Deleted, Status, Subject};
 use super::{consequences, convert, decode, meta, write};
@@ -438,8 +438,8 @@ fn finalizers_after(
 }
 
 /// Starts the deletion of any object without asking anyone, for what the server cleans up itself.
-pub(super) async fn start(call: &Call, key: &Key, now: &str) {
-    let store = call.server.store();
+pub(super) async fn start(server: &ApiServer, key: &Key, now: &str) {
+    let store = server.store();
     while let Some(stored) = store.get(key) {
         let Ok(mut object) = serde_json::from_slice::<Value>(&stored.json) else { return };
         let result = if meta::finalizers(&object).is_empty() {

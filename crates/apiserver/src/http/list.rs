@@ -204,9 +204,9 @@ fn verbatim(call: &Call, page: Page) -> Result<Response, Status> {
     start.put_slice(b",\"items\":[");
     // Custom resources name their kind wherever they are.
     let typed = call.served.traits.custom;
-    let state = Some((start, page.items.into_iter(), true));
+    let state = Some((start, page.items.into_iter(), true, call.served.clone()));
     let chunks = stream::unfold(state, move |state| async move {
-        let (mut chunk, mut items, mut first) = state?;
+        let (mut chunk, mut items, mut first, served) = state?;
         loop {
             let Some(stored) = items.next() else {
                 chunk.put_slice(b"]}\n");
@@ -216,14 +216,17 @@ fn verbatim(call: &Call, page: Page) -> Result<Response, Status> {
                 chunk.put_u8(b',');
             }
             first = false;
-            if typed {
+            if typed && !convert::fits(&served, &stored.json) {
+                let object = object_of(&stored, &served).unwrap_or_default();
+                chunk.put_slice(object.to_string().as_bytes());
+            } else if typed {
                 chunk.put_slice(&stored.json);
             } else {
                 untyped::pieces(&stored.json).iter().for_each(|piece| chunk.put_slice(piece));
             }
             if chunk.len() >= CHUNK {
                 let full = chunk.freeze();
-                return Some((Ok(full), Some((BytesMut::new(), items, first))));
+                return Some((Ok(full), Some((BytesMut::new(), items, first, served))));
             }
         }
     });
