@@ -17,7 +17,7 @@ use super::kinds::Served;
 use super::negotiate::{self, Shapes};
 use super::query::dry_run;
 use super::respond::{self, Written};
-use super::server::object_of;
+use super::server::{ApiServer, object_of};
 use super::source::seconds;
 use super::status::{Cause, Deleted, Status, Subject};
 use super::{consequences, convert, decode, meta, write};
@@ -85,6 +85,7 @@ impl DeleteOptions {
             let why = decode::unregistered(meta::api_version(value), kind);
             return Err(Status::bad_request(why));
         }
+        check_types(value)?;
         let text = |path: &str| value.pointer(path).and_then(Value::as_str).map(str::to_owned);
         let mut causes = Vec::new();
         let dry = value.get("dryRun").and_then(Value::as_array);
@@ -134,6 +135,40 @@ fn propagation(text: Option<&str>, causes: &mut Vec<Cause>) -> Option<Propagatio
             None
         }
     }
+}
+
+/// A deletion that cannot be read must not go through.
+fn check_types(value: &Value) -> Result<(), Status> {
+    type Test = fn(&Value) -> bool;
+    let rules: [(&str, Test, &str); 7] = [
+        ("gracePeriodSeconds", Value::is_i64, "int64"),
+        ("preconditions", Value::is_object, "v1.Preconditions"),
+        ("preconditions/uid", Value::is_string, "types.UID"),
+        ("preconditions/resourceVersion", Value::is_string, "string"),
+        ("orphanDependents", Value::is_boolean, "bool"),
+        ("propagationPolicy", Value::is_string, "v1.DeletionPropagation"),
+        ("dryRun", Value::is_array, "[]string"),
+    ];
+    for (field, fits, wanted) in rules {
+        let Some(found) = value.pointer(&format!("/{field}")).filter(|v| !v.is_null()) else {
+            continue;
+        };
+        if !fits(found) {
+            let kind = match found {
+                Value::String(_) => "string",
+                Value::Number(_) => "number",
+                Value::Bool(_) => "bool",
+                Value::Array(_) => "array",
+                _ => "object",
+            };
+            return Err(Status::bad_request(format!(
+                "json: cannot unmarshal {kind} into Go struct field DeleteOptions.{} of type \
+                 {wanted}",
+                field.replace('/', ".")
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// A decoder's message without the kind and the bytes around it.
@@ -214,7 +249,7 @@ pub(super) async fn object(
             let gone = matches!(step, Step::Remove(_));
             return Ok((Written::Dry(step.into_object(object)), gone));
         }
-        match carry_out(call, &key, &current, step).await {
+        match carry_out(call, &key, &current, object, step).await {
             Ok(done) => return Ok(done),
             Err(WriteError::Conflict { .. }) => {}
             Err(WriteError::Missing) => return Err(Status::not_found(served.subject(name))),
@@ -227,6 +262,7 @@ async fn carry_out(
     call: &Call,
     key: &Key,
     current: &Stored,
+    mut last: Value,
     step: Step,
 ) -> Result<(Written, bool), WriteError> {
     let store = call.server.store();
@@ -239,10 +275,12 @@ async fn carry_out(
             Ok((Written::Stored(stored), false))
         }
         Step::Remove(mut object) => {
-            convert::to_storage(&mut object, &call.served);
-            let stored = store.remove(key.clone(), object, current.revision).await?;
+            // Watchers see the object leave as it was stored last.
+            convert::to_storage(&mut last, &call.served);
+            let stored = store.remove(key.clone(), last, current.revision).await?;
             consequences::of_removal(call).await;
-            Ok((Written::Stored(stored), true))
+            meta::set(&mut object, "resourceVersion", stored.revision.to_string());
+            Ok((Written::Dry(object), true))
         }
     }
 }
@@ -400,8 +438,8 @@ fn finalizers_after(
 }
 
 /// Starts the deletion of any object without asking anyone, for what the server cleans up itself.
-pub(super) async fn start(call: &Call, key: &Key, now: &str) {
-    let store = call.server.store();
+pub(super) async fn start(server: &ApiServer, key: &Key, now: &str) {
+    let store = server.store();
     while let Some(stored) = store.get(key) {
         let Ok(mut object) = serde_json::from_slice::<Value>(&stored.json) else { return };
         let result = if meta::finalizers(&object).is_empty() {
@@ -523,6 +561,8 @@ mod tests {
             json!({"propagationPolicy": "Maybe"}),
             json!({"propagationPolicy": "Orphan", "orphanDependents": true}),
             json!({"dryRun": ["Some"]}),
+            json!({"gracePeriodSeconds": "soon"}),
+            json!({"preconditions": {"uid": 1}}),
         ] {
             assert!(DeleteOptions::from_value(&bad).is_err(), "{bad}");
         }

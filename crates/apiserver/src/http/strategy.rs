@@ -41,7 +41,7 @@ pub(super) fn prepare_create(call: &Call, object: &mut Value) -> Result<(), Stat
         ("", "resourcequotas") => object["status"] = json!({}),
         ("batch", "jobs") => label_job(object),
         ("apiextensions.k8s.io", "customresourcedefinitions") => {
-            definitions::prepare(call, object, None);
+            definitions::prepare(&call.server, object, None);
         }
         _ => {}
     }
@@ -152,7 +152,7 @@ fn prepare_main(call: &Call, new: &mut Value, old: &Value) {
         }
         ("", "secrets") => fold_string_data(new),
         ("apiextensions.k8s.io", "customresourcedefinitions") => {
-            definitions::prepare(call, new, Some(old));
+            definitions::prepare(&call.server, new, Some(old));
         }
         _ => {}
     }

@@ -27,7 +27,7 @@ pub(super) async fn serve(call: &mut Call) -> Result<Response, Status> {
     let found = call.served.subresource(call.subresource()).cloned();
     let Some(sub) = found else { return Err(Status::unknown_resource()) };
     let verb = match call.method.as_str() {
-        "GET" | "HEAD" => "get",
+        "GET" => "get",
         "POST" => "create",
         "PUT" => "update",
         "PATCH" => "patch",

@@ -78,7 +78,7 @@ pub(super) fn assemble(
         "kind": "Table",
         "apiVersion": format!("meta.k8s.io/{version}"),
         "metadata": metadata,
-        "columnDefinitions": columns.unwrap_or_else(|| json!([])),
+        "columnDefinitions": columns,
         "rows": rows,
     })
 }

@@ -20,9 +20,9 @@ use crate::http::query::ListOptions;
 pub(super) fn verb(call: &Call) -> &'static str {
     let named = call.target.name.is_some();
     match call.method.as_str() {
-        "GET" | "HEAD" if is_watch(call) => "watch",
-        "GET" | "HEAD" if named => "get",
-        "GET" | "HEAD" => "list",
+        "GET" if is_watch(call) => "watch",
+        "GET" if named => "get",
+        "GET" => "list",
         "POST" => "create",
         "PUT" => "update",
         "PATCH" => "patch",

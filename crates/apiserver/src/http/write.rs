@@ -335,7 +335,8 @@ async fn commit(
     if options.dry_run {
         return Ok(Committed::Done(Written::Dry(new)));
     }
-    let mut stored_form = new.clone();
+    // Watchers see an object leave as it was stored last, not as it never was.
+    let mut stored_form = if last_finalizer { old.clone() } else { new.clone() };
     convert::to_storage(&mut stored_form, &call.served);
     let result = if last_finalizer {
         call.server.store().remove(key.clone(), stored_form, current.revision).await
@@ -345,7 +346,8 @@ async fn commit(
     match result {
         Ok(stored) if last_finalizer => {
             consequences::of_removal(call).await;
-            Ok(Committed::Done(Written::Stored(stored)))
+            meta::set(&mut new, "resourceVersion", stored.revision.to_string());
+            Ok(Committed::Done(Written::Dry(new)))
         }
         Ok(stored) => {
             consequences::of_write(call, &new).await;

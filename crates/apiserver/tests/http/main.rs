@@ -7,6 +7,7 @@
 
 mod crud;
 mod custom;
+mod lifetime;
 mod patching;
 mod rig;
 mod subresources;

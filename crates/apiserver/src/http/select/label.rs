@@ -37,6 +37,8 @@ enum Test {
 pub(crate) enum SelectorError {
     #[error("unable to parse requirement: found '{found}', expected: {expected}")]
     Syntax { found: String, expected: &'static str },
+    #[error("unable to parse requirement: found '{found}' expected: '('")]
+    NoList { found: String },
     #[error("found '{found}', expected: identifier after ','")]
     AfterComma { found: String },
     #[error(
@@ -184,7 +186,7 @@ fn bound(tokens: &mut Tokens<'_>) -> Result<i64, SelectorError> {
 fn value_list(tokens: &mut Tokens<'_>) -> Result<BTreeSet<String>, SelectorError> {
     match tokens.next() {
         Token::Open => {}
-        other => return Err(other.unexpected("'('")),
+        other => return Err(SelectorError::NoList { found: other.text().to_owned() }),
     }
     let mut values = BTreeSet::new();
     loop {

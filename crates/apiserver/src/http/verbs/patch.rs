@@ -2,7 +2,7 @@
 
 use axum::http::StatusCode;
 use axum::response::Response;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::update::claim_name;
 use crate::http::call::Call;
@@ -75,6 +75,14 @@ impl Patch {
         Ok(intent)
     }
 
+    /// A result the client did not want is the patch's fault.
+    fn about_patch(&self, message: &str) -> Status {
+        let why = message.split_once("cannot be handled as a ").map_or(message, |(_, rest)| rest);
+        let why = why.split_once(": ").map_or(why, |(_, rest)| rest);
+        let cause = Cause::invalid("patch", &json!(self.body.to_string()), why);
+        Status::invalid("", "", "", vec![cause])
+    }
+
     fn in_shape(&self, mut object: Value, call: &mut Call) -> Result<Value, Status> {
         let mut complaints = match self.kind {
             BodyKind::JsonPatch => Complaints::default(),
@@ -82,7 +90,9 @@ impl Patch {
         };
         decode::check_kind(&mut object, &call.served)?;
         decode::shape(&mut object, &call.served, &mut complaints)?;
-        complaints.settle(self.options.field_validation, &call.served, &mut call.warnings)?;
+        complaints
+            .settle(self.options.field_validation, &call.served, &mut call.warnings)
+            .map_err(|refusal| self.about_patch(&refusal.message))?;
         claim_name(call, &object)?;
         Ok(object)
     }
