@@ -1,0 +1,1 @@
+//! Which controllers does a cluster of one machine need, and how do they run together?

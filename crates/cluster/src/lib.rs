@@ -1,0 +1,10 @@
+//! What turns an API server into a cluster of one machine?
+//!
+//! Everything here is a plain client of the Kubernetes API: it holds a `kube::Client`, watches,
+//! decides and writes, and could run against any other API server as well.
+//!
+//! | module | does |
+//! |---|---|
+//! | [`controllers`] | what kube-controller-manager does: replicas, rollouts, jobs, garbage collection, node health |
+
+pub mod controllers;
