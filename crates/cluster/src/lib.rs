@@ -8,3 +8,4 @@
 //! | [`controllers`] | what kube-controller-manager does: replicas, rollouts, jobs, garbage collection, node health |
 
 pub mod controllers;
+pub mod node;
