@@ -1,1 +1,23 @@
 //! Which controllers does a cluster of one machine need, and how do they run together?
+
+mod amount;
+mod cache;
+mod caches;
+mod claim;
+mod clock;
+mod drive;
+mod expectations;
+mod key;
+mod merge;
+mod owners;
+mod pod;
+mod queue;
+mod recorder;
+mod replica_set;
+mod template;
+mod writer;
+
+#[cfg(test)]
+mod fixture;
+
+pub use self::clock::Clock;

@@ -6,5 +6,7 @@
 //! | module | does |
 //! |---|---|
 //! | [`controllers`] | what kube-controller-manager does: replicas, rollouts, jobs, garbage collection, node health |
+//! | [`well_known`] | the names that Kubernetes has given a meaning |
 
 pub mod controllers;
+pub mod well_known;
