@@ -5,6 +5,7 @@ mod cache;
 mod caches;
 mod claim;
 mod clock;
+mod deployment;
 mod drive;
 mod expectations;
 mod key;
