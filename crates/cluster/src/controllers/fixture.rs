@@ -234,3 +234,9 @@ pub(crate) fn replica_set(name: &str, replicas: i32) -> ReplicaSet {
         status: None,
     }
 }
+
+impl From<Pod> for PodBuilder {
+    fn from(pod: Pod) -> Self {
+        Self(pod)
+    }
+}

@@ -11,6 +11,7 @@ pub(crate) trait PodFacts {
     fn condition(&self, kind: &str) -> Option<&PodCondition>;
     /// The node the pod is bound to.
     fn node(&self) -> Option<&str>;
+    fn is_terminating(&self) -> bool;
 
     fn is_finished(&self) -> bool {
         matches!(self.phase(), "Succeeded" | "Failed")
@@ -54,16 +55,20 @@ impl PodFacts for Pod {
     fn node(&self) -> Option<&str> {
         self.spec.as_ref()?.node_name.as_deref().filter(|node| !node.is_empty())
     }
+
+    fn is_terminating(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
+    }
 }
 
 /// Is the pod still meant to run?
 pub(crate) fn is_active(pod: &Pod) -> bool {
-    !pod.is_finished() && pod.metadata.deletion_timestamp.is_none()
+    !pod.is_finished() && !pod.is_terminating()
 }
 
 /// Is the pod on its way out, and not finished yet?
 pub(crate) fn is_leaving(pod: &Pod) -> bool {
-    !pod.is_finished() && pod.metadata.deletion_timestamp.is_some()
+    !pod.is_finished() && pod.is_terminating()
 }
 
 /// When the next of the ready pods becomes available, if one is still waiting for it.
