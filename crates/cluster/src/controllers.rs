@@ -19,6 +19,7 @@ mod recorder;
 mod replica_set;
 mod revision;
 mod revisions;
+mod stateful_set;
 mod template;
 mod writer;
 
