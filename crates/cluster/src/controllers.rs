@@ -9,6 +9,7 @@ mod daemon_set;
 mod deployment;
 mod drive;
 mod expectations;
+mod job;
 mod key;
 mod merge;
 mod owners;

@@ -24,7 +24,7 @@ use crate::{
         expectations::Expectations,
         key::{Key, Seen, uid},
         merge,
-        owners::{enqueue_owner, enqueue_selecting},
+        owners::{enqueue_owner, selecting},
         queue::Queue,
         revision::{self, Subject},
         revisions::{self, Outcome},
@@ -79,7 +79,9 @@ impl DaemonSets {
         let sets = caches.daemon_sets.clone();
         caches.pods.subscribe(move |change| {
             enqueue_owner(&keys, "DaemonSet", change);
-            enqueue_selecting(&keys, &sets, change, selector);
+            for key in selecting(&sets, change, selector) {
+                keys.add(key);
+            }
         });
         let keys = queue.clone();
         caches.revisions.subscribe(move |change| enqueue_owner(&keys, "DaemonSet", change));

@@ -19,7 +19,7 @@ use crate::{
         drive::{Controller, Next},
         key::{Key, Seen, controller_of, uid},
         merge,
-        owners::{enqueue_owner, enqueue_selecting, owner_key},
+        owners::{enqueue_owner, owner_key, selecting},
         queue::Queue,
         replica_set::wanted,
         writer::{SyncError, Writer, name},
@@ -59,9 +59,11 @@ impl Deployments {
         let deployments = caches.deployments.clone();
         caches.replica_sets.subscribe(move |change| {
             enqueue_owner(&keys, "Deployment", change);
-            enqueue_selecting(&keys, &deployments, change, |deployment| {
+            for key in selecting(&deployments, change, |deployment| {
                 workload_selector(&deployment.spec.as_ref()?.selector)
-            });
+            }) {
+                keys.add(key);
+            }
         });
         // A rollout that recreates waits for the last old pod.
         let keys = queue.clone();

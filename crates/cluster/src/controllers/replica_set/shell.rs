@@ -20,7 +20,7 @@ use crate::controllers::{
     expectations::Expectations,
     key::{Key, Seen, controller_of, uid},
     merge,
-    owners::{enqueue_owner, enqueue_selecting},
+    owners::{enqueue_owner, selecting},
     pod::{is_active, is_leaving, next_available},
     queue::Queue,
     template,
@@ -46,9 +46,11 @@ impl ReplicaSets {
         let sets = caches.replica_sets.clone();
         caches.pods.subscribe(move |change| {
             enqueue_owner(&keys, "ReplicaSet", change);
-            enqueue_selecting(&keys, &sets, change, |set| {
-                workload_selector(&set.spec.as_ref()?.selector)
-            });
+            for key in
+                selecting(&sets, change, |set| workload_selector(&set.spec.as_ref()?.selector))
+            {
+                keys.add(key);
+            }
         });
         let expectations = Expectations::new();
         (Self { caches: caches.clone(), writer, expectations }, queue)

@@ -23,7 +23,7 @@ use crate::{
         drive::{Controller, Next},
         key::{Key, Seen, is_terminating},
         merge,
-        owners::{enqueue_owner, enqueue_selecting},
+        owners::{enqueue_owner, selecting},
         queue::Queue,
         revision::{self, Subject},
         revisions::{self, Outcome},
@@ -56,7 +56,9 @@ impl StatefulSets {
         let sets = caches.stateful_sets.clone();
         caches.pods.subscribe(move |change| {
             enqueue_owner(&keys, "StatefulSet", change);
-            enqueue_selecting(&keys, &sets, change, selector);
+            for key in selecting(&sets, change, selector) {
+                keys.add(key);
+            }
         });
         (Self { caches: caches.clone(), writer }, queue)
     }
