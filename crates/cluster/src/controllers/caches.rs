@@ -16,7 +16,10 @@ use tokio_util::sync::CancellationToken;
 use super::{cache::Cache, pod::PodFacts};
 use crate::well_known::NODE_LEASE_NAMESPACE;
 
-/// Everything the controllers look at. Pods are tagged with their node.
+/// The tag of pods that are on no node yet.
+pub(crate) const UNBOUND: &str = "";
+
+/// Everything the controllers look at. Pods are tagged with their node, or with [`UNBOUND`].
 #[derive(Clone)]
 pub(crate) struct Caches {
     pub(crate) pods: Cache<Pod>,
@@ -51,7 +54,7 @@ pub(crate) use each;
 impl Caches {
     pub(crate) fn new() -> Self {
         Self {
-            pods: Cache::new(|pod| pod.node().map(str::to_owned)),
+            pods: Cache::new(|pod| Some(pod.node().unwrap_or(UNBOUND).to_owned())),
             nodes: Cache::new(|_| None),
             leases: Cache::new(|_| None),
             namespaces: Cache::new(|_| None),
