@@ -6,9 +6,11 @@
 //! | module | does |
 //! |---|---|
 //! | [`controllers`] | what kube-controller-manager does: replicas, rollouts, jobs, garbage collection, node health |
+//! | [`hollow`] | nodes without a machine, thousands of them |
 //! | [`node`] | what kubelet does, with processes of this machine as containers |
 //! | [`well_known`] | the names that Kubernetes has given a meaning |
 
 pub mod controllers;
+pub mod hollow;
 pub mod node;
 pub mod well_known;

@@ -61,6 +61,7 @@ pub use log::{LogOptions, LogStream, StreamChoice};
 pub use logs::{LogError, Logs};
 pub use process::Shim;
 pub use register::Reserved;
+pub(crate) use register::new_lease;
 pub use shim::shim_main;
 
 use cgroup::{Cgroups, Disk, Layout, PodGroup};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::dir::PodDir;
 use super::log::{LogOptions, LogStream, read};
-use super::process::{Found, look};
+use super::process::is_over;
 
 /// Reads logs from a node's state directory.
 #[derive(Debug, Clone)]
@@ -46,8 +46,7 @@ impl Logs {
             latest
         };
         let run = dir.run(container, wanted);
-        let is_over = move || !matches!(look(&run), Ok(Found::Alive));
-        Ok(read(dir.log(container, wanted), options, is_over))
+        Ok(read(dir.log(container, wanted), options, move || is_over(&run)))
     }
 }
 

@@ -6,5 +6,3 @@ pub(crate) const CGROUP: &str = "tidepool.io/cgroup";
 pub(crate) const MISSING: &str = "tidepool.io/missing";
 /// Condition of a Node: are pods held to their requests and limits?
 pub(crate) const ISOLATION: &str = "tidepool.io/Isolation";
-/// Where nodes renew their leases.
-pub(crate) const LEASE_NAMESPACE: &str = "kube-node-lease";

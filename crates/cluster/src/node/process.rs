@@ -52,6 +52,8 @@ pub(crate) enum Found {
     /// A shim is at work.
     Alive,
     Ended(Exit),
+    /// The program was never run, and will not be: a shim that comes late finds no specification.
+    NotStarted,
 }
 
 /// How long a shim may take to say that the program runs.
@@ -78,8 +80,8 @@ pub(crate) async fn start(shim: &Shim, dir: &RunDir) -> io::Result<()> {
     Err(io::Error::other(format!("the shim failed: {}", words.trim())))
 }
 
-/// Finds out what became of a run. If its shim is gone without a word, whatever it left running is
-/// killed and the end is written down as unknown; a shim that comes too late will see that.
+/// Finds out what became of a run, and settles it: if its shim is gone without a word, whatever it
+/// left running is killed and the end is written down as unknown; if no shim ever had it, none will.
 pub(crate) fn look(dir: &RunDir) -> io::Result<Found> {
     if let Ok(exit) = dir.exit() {
         return Ok(Found::Ended(exit));
@@ -88,33 +90,29 @@ pub(crate) fn look(dir: &RunDir) -> io::Result<Found> {
     if let Ok(exit) = dir.exit() {
         return Ok(Found::Ended(exit));
     }
-    let running = dir.running().ok();
     if let Ok(spec) = dir.spec() {
         kill_all(&Disk, &spec.cgroups)?;
     }
-    if let Some(process) = running.as_ref().map(|running| running.process)
-        && process.is_alive()
-        && let Some(pid) = Pid::from_raw(process.pid)
+    let Ok(running) = dir.running() else {
+        dir.withdraw()?;
+        return Ok(Found::NotStarted);
+    };
+    if running.process.is_alive()
+        && let Some(pid) = Pid::from_raw(running.process.pid)
     {
         let _ = kill_process_group(pid, Signal::KILL);
     }
-    let exit = Exit {
-        code: 137,
-        signal: None,
-        started_at: running.map(|running| running.started_at),
-        finished_at: Timestamp::now(),
-        oom_kills: 0,
-        cause: Cause::Unknown,
-    };
+    let exit = Exit { started_at: Some(running.started_at), ..lost() };
     dir.set_exit(&exit)?;
     Ok(Found::Ended(exit))
 }
 
-/// Waits for the end of a run.
+/// Waits for the end of a run that has started.
 pub(crate) async fn ended(dir: &RunDir) -> Exit {
     loop {
         match look(dir) {
             Ok(Found::Ended(exit)) => return exit,
+            Ok(Found::NotStarted) => return lost(),
             Ok(Found::Alive) => {}
             Err(error) => {
                 tracing::warn!(path = %dir.path().display(), %error, "cannot look at a container");
@@ -122,6 +120,24 @@ pub(crate) async fn ended(dir: &RunDir) -> Exit {
         }
         gone(dir).await;
     }
+}
+
+/// The end of a run whose records are gone.
+fn lost() -> Exit {
+    Exit {
+        code: 137,
+        signal: None,
+        started_at: None,
+        finished_at: Timestamp::now(),
+        oom_kills: 0,
+        cause: Cause::Unknown,
+    }
+}
+
+/// Is more to be expected from a run? Unlike [`look`] this changes nothing.
+pub(crate) fn is_over(dir: &RunDir) -> bool {
+    let is_gone = !dir.path().exists();
+    is_gone || dir.exit().is_ok() || dir.running().is_ok_and(|running| !running.shim.is_alive())
 }
 
 /// Waits until the shim may be gone. It holds the writing end of a pipe as long as it lives and
@@ -221,12 +237,13 @@ async fn collect(child: &mut Child) -> io::Result<Executed> {
     let status = {
         let both = async { tokio::join!(read_some(out, &mut stdout), read_some(err, &mut stderr)) };
         tokio::pin!(both);
-        let status = tokio::select! {
+        tokio::select! {
             _ = &mut both => child.wait().await?,
-            status = child.wait() => status?,
-        };
-        let _ = timeout(LINGER, both).await;
-        status
+            status = child.wait() => {
+                let _ = timeout(LINGER, &mut both).await;
+                status?
+            }
+        }
     };
     stdout.append(&mut stderr);
     let output = String::from_utf8_lossy(&stdout).into_owned();

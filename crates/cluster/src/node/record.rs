@@ -186,6 +186,14 @@ impl RunDir {
         write_json(&self.0.join("spec.json"), spec)
     }
 
+    /// Takes the specification back. Only who holds the lock may do that.
+    pub(crate) fn withdraw(&self) -> io::Result<()> {
+        match fs::remove_file(self.0.join("spec.json")) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     pub(crate) fn spec(&self) -> io::Result<RunSpec> {
         read_json(&self.0.join("spec.json"))
     }

@@ -24,6 +24,7 @@ use units::{Bytes, MilliCpu};
 
 use super::machine::{Machine, Pressure, architecture};
 use super::name;
+use crate::well_known::NODE_LEASE_NAMESPACE;
 
 /// What the node says about itself.
 #[derive(Debug, Clone)]
@@ -309,7 +310,7 @@ const LEASE_SECONDS: i32 = 40;
 
 /// Renews the Lease for ever.
 pub(crate) async fn keep_alive(client: Client, node: String) {
-    let api: Api<Lease> = Api::namespaced(client.clone(), name::LEASE_NAMESPACE);
+    let api: Api<Lease> = Api::namespaced(client.clone(), NODE_LEASE_NAMESPACE);
     let nodes: Api<Node> = Api::all(client);
     let mut ticks = interval(LOOK_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -363,7 +364,7 @@ pub(crate) fn new_lease(name: &str, owner: Option<&Node>, now: Timestamp) -> Lea
     Lease {
         metadata: ObjectMeta {
             name: Some(name.to_owned()),
-            namespace: Some(name::LEASE_NAMESPACE.to_owned()),
+            namespace: Some(NODE_LEASE_NAMESPACE.to_owned()),
             owner_references: owner.map(|owner| vec![owner]),
             ..ObjectMeta::default()
         },

@@ -30,6 +30,9 @@ struct Pods {
     listed: BTreeSet<String>,
 }
 
+/// How long a supervisor that failed rests.
+const AGAIN: Duration = Duration::from_secs(1);
+
 /// A task is over: that of a pod, by uid, or that of an orphan.
 enum Ended {
     Pod(String),
@@ -91,11 +94,11 @@ impl Pods {
             Some(known) => {
                 known.send_replace(Update::Current(Box::new(pod)));
             }
-            None => self.supervise(uid, pod),
+            None => self.supervise(uid, pod, Duration::ZERO),
         }
     }
 
-    fn supervise(&mut self, uid: String, pod: Pod) {
+    fn supervise(&mut self, uid: String, pod: Pod, delay: Duration) {
         let (sender, receiver) = watch::channel(Update::Current(Box::new(pod.clone())));
         let Some(supervisor) = Supervisor::new(self.context.clone(), pod, receiver) else {
             warn!(uid, "a pod's uid is no file name; it is not run");
@@ -104,6 +107,7 @@ impl Pods {
         self.known.insert(uid.clone(), sender);
         let shutdown = self.shutdown.clone();
         self.tasks.spawn(async move {
+            sleep(delay).await;
             supervisor.run(shutdown).await;
             Ended::Pod(uid)
         });
@@ -117,7 +121,7 @@ impl Pods {
         let is_left = dir.is_some_and(|dir| !dir.containers().is_empty());
         if let (Update::Current(pod), true, false) = (last, is_left, self.shutdown.is_cancelled()) {
             warn!(uid, "the supervisor of a pod ended early; starting it again");
-            self.supervise(uid.to_owned(), *pod);
+            self.supervise(uid.to_owned(), *pod, AGAIN);
         }
     }
 
@@ -136,7 +140,7 @@ impl Pods {
             self.tasks.spawn(async move {
                 tokio::select! {
                     () = orphan::end(Arc::new(Disk), &uid, dir) => {}
-                    () = shutdown.cancelled() => sleep(Duration::ZERO).await,
+                    () = shutdown.cancelled() => {}
                 }
                 Ended::Orphan
             });

@@ -406,8 +406,7 @@ impl Job {
         }
     }
 
-    /// The shim could not be started or does not answer. The number of the run is used up, so that a
-    /// late shim cannot start a second process.
+    /// The shim could not be started or does not answer.
     async fn failed(&self, error: &io::Error) -> Start {
         match look(&self.run()) {
             Ok(Found::Alive) => {
@@ -427,7 +426,7 @@ impl Job {
                 };
                 Start::Ended(self.close(Exit { cause, ..exit }).await)
             }
-            Err(_) => {
+            Ok(Found::NotStarted) | Err(_) => {
                 let message = error.to_string();
                 Start::Problem { reason: "CreateContainerError", message }
             }

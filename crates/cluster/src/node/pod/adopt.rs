@@ -1,13 +1,14 @@
 //! Taking over what an earlier life of the node has left running.
 
+use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{self, Pod};
 use tokio::task::spawn_blocking;
 use tracing::{info, warn};
 
 use super::super::dir::PodDir;
-use super::super::plan::{Backoff, Container, Hook, Setup, State};
+use super::super::plan::{Backoff, Container, Ended, Hook, Setup, State};
 use super::super::process::{Found, look};
-use super::super::record::RunSpec;
+use super::super::record::{BackoffRecord, RunSpec};
 use super::Supervisor;
 use super::report::ended;
 
@@ -76,18 +77,12 @@ fn read(dir: &PodDir, pod: &Pod, own: &v1::Container) -> Option<Container> {
     };
     let run = dir.run(&own.name, restarts);
     let mut container = Container { restarts, ..Container::default() };
-    let Ok(spec) = run.spec() else {
-        // Nothing was started from an unfinished specification; the number is used up.
-        container.restarts = restarts.saturating_add(1);
-        return Some(container);
-    };
-    container.backoff = spec.backoff.map(|record| Backoff {
-        delay: jiff::SignedDuration::from_secs(i64::try_from(record.seconds).unwrap_or(300)),
-        since: record.since,
-    });
+    let Ok(spec) = run.spec() else { return not_started(dir, own, restarts) };
+    container.backoff = spec.backoff.map(backoff);
     container.last = last(dir, own, restarts);
     container.state = match look(&run) {
         Ok(Found::Ended(exit)) => State::Ended(ended(&spec, &run, own, exit)),
+        Ok(Found::NotStarted) => return not_started(dir, own, restarts),
         Ok(Found::Alive) => match run.running() {
             Ok(running) => {
                 // A hook is not run twice: who got this far has had its chance.
@@ -104,7 +99,32 @@ fn read(dir: &PodDir, pod: &Pod, own: &v1::Container) -> Option<Container> {
     Some(container)
 }
 
-fn last(dir: &PodDir, own: &v1::Container, restarts: u32) -> Option<super::super::plan::Ended> {
+/// The node ended between writing a specification and starting its shim. What there is is the run
+/// before, if there was one.
+fn not_started(dir: &PodDir, own: &v1::Container, restarts: u32) -> Option<Container> {
+    let before = restarts.checked_sub(1);
+    let ended = last(dir, own, restarts);
+    Some(match (before, ended) {
+        (Some(before), Some(ended)) => {
+            let spec = dir.run(&own.name, before).spec().ok();
+            let backoff = spec.and_then(|spec| spec.backoff).map(backoff);
+            Container {
+                restarts: before,
+                state: State::Ended(ended),
+                backoff,
+                ..Container::default()
+            }
+        }
+        _ => Container { restarts, ..Container::default() },
+    })
+}
+
+fn backoff(record: BackoffRecord) -> Backoff {
+    let seconds = i64::try_from(record.seconds).unwrap_or(i64::MAX);
+    Backoff { delay: SignedDuration::from_secs(seconds), since: record.since }
+}
+
+fn last(dir: &PodDir, own: &v1::Container, restarts: u32) -> Option<Ended> {
     let run = dir.run(&own.name, restarts.checked_sub(1)?);
     let spec: RunSpec = run.spec().ok()?;
     Some(ended(&spec, &run, own, run.exit().ok()?))

@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -34,9 +35,7 @@ pub(super) fn run(dir: &RunDir) -> io::Result<()> {
     let _ = setsid();
     // Processes whose parent ends become our children, so that none escapes.
     set_child_subreaper(Some(getpid()))?;
-    let Some(_lock) = dir.lock()? else {
-        return Err(io::Error::other("another shim has this directory"));
-    };
+    let _lock = lock(dir)?;
     if dir.exit().is_ok() {
         // Nobody saw us start in time, and the node has given this start up.
         return Ok(());
@@ -67,6 +66,20 @@ pub(super) fn run(dir: &RunDir) -> io::Result<()> {
     let _ = fs::remove_file(dir.alive());
     tell_starter();
     Ok(())
+}
+
+/// The node takes the lock for a moment when it looks for us; anybody who has it longer is another
+/// shim.
+fn lock(dir: &RunDir) -> io::Result<File> {
+    const TRIES: u32 = 100;
+    const PAUSE: Duration = Duration::from_millis(10);
+    for _ in 0..TRIES {
+        if let Some(lock) = dir.lock()? {
+            return Ok(lock);
+        }
+        thread::sleep(PAUSE);
+    }
+    Err(io::Error::other("another shim has this directory"))
 }
 
 /// Both ends of a pipe in the file system: a reader never finds it closed by the other side.
