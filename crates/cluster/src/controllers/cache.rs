@@ -197,6 +197,10 @@ impl<K> Cache<K>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
+    pub(crate) fn kind(&self) -> String {
+        K::kind(&()).into_owned()
+    }
+
     /// Follows the watch until told to stop.
     pub(crate) async fn follow(self, api: Api<K>, shutdown: CancellationToken) {
         let events = watcher::watcher(api, watcher::Config::default())

@@ -10,10 +10,9 @@ use k8s_openapi::api::{
     policy::v1::PodDisruptionBudget,
 };
 use kube::{Api, Client};
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::{cache::Cache, pod::PodFacts};
+use super::{cache::Cache, pod::PodFacts, tasks::Tasks};
 use crate::well_known::NODE_LEASE_NAMESPACE;
 
 /// The tag of pods that are on no node yet.
@@ -70,17 +69,14 @@ impl Caches {
     }
 
     /// Starts all watches.
-    pub(crate) fn follow(
-        &self,
-        client: &Client,
-        tasks: &mut JoinSet<()>,
-        shutdown: &CancellationToken,
-    ) {
+    pub(crate) fn follow(&self, client: &Client, tasks: &mut Tasks, shutdown: &CancellationToken) {
         each!(self, |cache| {
-            tasks.spawn(cache.clone().follow(Api::all(client.clone()), shutdown.clone()))
+            let watch = cache.clone().follow(Api::all(client.clone()), shutdown.clone());
+            tasks.spawn(format!("watch of {}", cache.kind()), watch)
         });
         let leases = Api::namespaced(client.clone(), NODE_LEASE_NAMESPACE);
-        tasks.spawn(self.leases.clone().follow(leases, shutdown.clone()));
+        let watch = self.leases.clone().follow(leases, shutdown.clone());
+        tasks.spawn("watch of Lease".into(), watch);
     }
 
     /// Waits until every cache has its first complete list.

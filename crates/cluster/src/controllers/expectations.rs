@@ -106,7 +106,8 @@ mod tests {
     #[test]
     fn a_deletion_is_met_when_the_object_is_marked_gone_or_replaced() {
         let victim = || pod("a").uid("u1");
-        let cases: [(&str, fn(&Cache<Pod>), bool); 4] = [
+        type Row = (&'static str, fn(&Cache<Pod>), bool);
+        let cases: [Row; 4] = [
             ("untouched", |_| {}, false),
             ("marked", |cache| cache.apply(pod("a").uid("u1").terminating().build()), true),
             ("gone", |cache| cache.remove(&pod("a").build()), true),

@@ -40,7 +40,7 @@ pub(crate) use self::{indexes::Indexes, shell::Jobs};
 use super::{
     clock::{plus_seconds, stamp},
     key::has_finalizer,
-    pod::{PodFacts, is_active, is_leaving},
+    pod::{is_active, is_leaving},
 };
 use crate::well_known::{JOB_COMPLETION_INDEX, JOB_TRACKING};
 

@@ -40,15 +40,6 @@ pub(crate) enum Present {
     Create(Box<ControllerRevision>),
 }
 
-impl Present {
-    pub(crate) fn revision(&self) -> &ControllerRevision {
-        match self {
-            Present::Newest(revision) | Present::Again { revision, .. } => revision,
-            Present::Create(revision) => revision,
-        }
-    }
-}
-
 /// Finds the revision of the present template among all revisions of the owner.
 pub(crate) fn present(subject: &Subject<'_>, revisions: &[Arc<ControllerRevision>]) -> Present {
     let newest = revisions.iter().map(|revision| revision.revision).max();

@@ -252,8 +252,8 @@ fn trim(view: &View<'_>, actions: &mut Vec<Action>) -> Wait {
     let wanted = view.wanted();
     let beyond = || view.pods.iter().rev().filter(|(ordinal, _)| !wanted.contains(ordinal));
     // All wanted ones are fine when order matters, so the first broken one is the lowest here.
-    let broken = beyond().filter(|(_, pod)| !view.is_available(pod) || pod.is_terminating());
-    let first_broken = broken.map(|(ordinal, _)| *ordinal).last();
+    let mut broken = beyond().filter(|(_, pod)| !view.is_available(pod) || pod.is_terminating());
+    let first_broken = broken.next_back().map(|(ordinal, _)| *ordinal);
     for (ordinal, pod) in beyond() {
         if pod.is_terminating() {
             if view.is_ordered() {

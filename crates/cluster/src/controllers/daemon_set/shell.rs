@@ -22,7 +22,7 @@ use crate::{
         claim::{Owner, claim, selects, workload_selector},
         drive::{Controller, Next},
         expectations::Expectations,
-        key::{Key, Seen, uid},
+        key::{Key, Seen},
         merge,
         owners::{enqueue_owner, selecting},
         queue::Queue,
@@ -306,6 +306,5 @@ mod tests {
         assert!(decides_placement(&change(n1(), None)));
         let tainted = tainted(node("n1"), "a", "NoSchedule");
         assert!(decides_placement(&change(n1(), Some(Arc::new(tainted)))));
-        assert_eq!(uid(&node("n1")), "uid-n1");
     }
 }

@@ -22,10 +22,8 @@ pub(super) fn is_due(rollout: &Rollout<'_>) -> bool {
 pub(super) fn scale(rollout: &mut Rollout<'_>) {
     let limits = rollout.limits;
     if let Some(only) = active_or_latest(rollout) {
-        if only.replicas() != limits.replicas {
-            only.resize(limits.replicas, &limits);
-        }
-        return;
+        // Even if it has that size already, it must remember what it has it for.
+        return only.resize(limits.replicas, &limits);
     }
     if rollout.new_set().is_some_and(|set| is_saturated(set, &limits)) {
         for set in rollout.old_sets_mut().filter(|set| set.is_active()) {
@@ -33,8 +31,13 @@ pub(super) fn scale(rollout: &mut Rollout<'_>) {
         }
         return;
     }
-    if limits.strategy == Strategy::Rolling {
-        spread(rollout);
+    match limits.strategy {
+        Strategy::Rolling => spread(rollout),
+        Strategy::Recreate => {
+            for set in rollout.sets.iter_mut().filter(|set| set.is_active()) {
+                set.resize(set.replicas(), &limits);
+            }
+        }
     }
 }
 

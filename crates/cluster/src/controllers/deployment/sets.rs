@@ -192,7 +192,7 @@ impl<'a> Rollout<'a> {
         let replicas = self.room_for(&set);
         set.resize(replicas, &self.limits);
         self.revision = set.annotation(REVISION).map(str::to_owned);
-        progress::note_created(self, &set.name().to_owned());
+        progress::note_created(self, set.name());
         self.new = Some(self.sets.len());
         self.sets.push(set);
     }

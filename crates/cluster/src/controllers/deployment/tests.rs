@@ -476,6 +476,18 @@ fn scaling_keeps_the_proportions_of_a_rollout() {
     }
 }
 
+#[test]
+fn a_set_that_has_the_new_size_by_chance_does_not_hold_the_rollout_up() {
+    let mut world = World::updated(deployment(5, int(0), int(1)));
+    world.step();
+    assert_eq!(world.sizes(), "0/4");
+    world.edit(|spec| spec.replicas = Some(4));
+    world.step();
+    assert!(!scale_is_due(&world));
+    world.settle();
+    assert_eq!(world.sizes(), "4/0");
+}
+
 fn scale_is_due(world: &World) -> bool {
     let sets: Vec<_> = world.sets.values().cloned().map(Arc::new).collect();
     let observed = Observed { deployment: &world.deployment, sets: &sets, pods: &[] };

@@ -85,7 +85,7 @@ fn settle_uncounted(view: &View<'_>, status: &mut JobStatus) -> [Vec<String>; 2]
     let uncounted = status.uncounted_terminated_pods.take().unwrap_or_default();
     let tracked: BTreeSet<&str> =
         view.observed.pods.iter().filter(|pod| is_tracked(pod)).map(|pod| uid(&**pod)).collect();
-    let mut settle = |ids: Option<Vec<String>>, number: &mut Option<i32>| {
+    let settle = |ids: Option<Vec<String>>, number: &mut Option<i32>| {
         let (pending, gone): (Vec<_>, Vec<_>) =
             ids.unwrap_or_default().into_iter().partition(|id| tracked.contains(id.as_str()));
         *number = Some(number.unwrap_or(0).saturating_add(self::number(gone.len())));

@@ -15,6 +15,7 @@ use crate::{
         amount::count as number,
         fixture::{NOW, PodBuilder, ago, ahead, labels, meta, pod, template},
         key::uid,
+        pod::PodFacts,
     },
     well_known::{JOB_NAME, JOB_UID},
 };
@@ -184,7 +185,7 @@ fn a_job_ends_when_its_last_pod_is_counted() {
     let mut job = job(Some(1), 1);
     let met = ("SuccessCriteriaMet".to_owned(), "CompletionsReached".to_owned());
     let first = decide(&job, vec![succeeded("a")]);
-    assert_eq!(conditions(&first), [met.clone()]);
+    assert_eq!(conditions(&first), std::slice::from_ref(&met));
     assert_eq!(first.why.verdict, Verdict::Ending);
     assert_eq!(first.status.completion_time, None);
     job.status = Some(first.status);

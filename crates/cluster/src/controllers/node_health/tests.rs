@@ -33,23 +33,18 @@ impl World {
         let observed = Observed { nodes: &nodes, leases: &self.leases, grace: GRACE };
         let plan = plan(&observed, &self.memory, now);
         self.memory = plan.memory;
-        for action in &plan.actions {
-            let (name, change): (_, Box<dyn Fn(&mut Node)>) = match action.clone() {
-                Action::Conditions { node, conditions } => (
-                    node.metadata.name.clone(),
-                    Box::new(move |node| {
-                        node.status.get_or_insert_default().conditions = Some(conditions.clone());
-                    }),
-                ),
-                Action::Taints { node, taints, .. } => (
-                    node.metadata.name.clone(),
-                    Box::new(move |node| {
-                        node.spec.get_or_insert_default().taints = Some(taints.clone());
-                    }),
-                ),
-            };
-            let node = self.nodes.iter_mut().find(|node| node.metadata.name == name).unwrap();
-            change(node);
+        for action in plan.actions.clone() {
+            let (Action::Conditions { node, .. } | Action::Taints { node, .. }) = &action;
+            let same = |known: &&mut Node| known.metadata.name == node.metadata.name;
+            let node = self.nodes.iter_mut().find(same).unwrap();
+            match action {
+                Action::Conditions { conditions, .. } => {
+                    node.status.get_or_insert_default().conditions = Some(conditions);
+                }
+                Action::Taints { taints, .. } => {
+                    node.spec.get_or_insert_default().taints = Some(taints);
+                }
+            }
         }
         plan.actions
     }
