@@ -1,0 +1,208 @@
+//! The Deployment controller: looks, plans, writes.
+
+use std::{sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use k8s_openapi::api::{
+    apps::v1::{Deployment, DeploymentStatus, ReplicaSet},
+    core::v1::Pod,
+};
+use kube::api::DeleteParams;
+use serde_json::json;
+use tracing::debug;
+
+use super::{Action, Observed, plan, refused, sets::is_own};
+use crate::{
+    controllers::{
+        caches::Caches,
+        claim::{Owner, claim, selects, workload_selector},
+        drive::{Controller, Next},
+        key::{Key, Seen, controller_of, uid},
+        merge,
+        owners::{enqueue_owner, owner_key, selecting},
+        queue::Queue,
+        replica_set::wanted,
+        writer::{SyncError, Writer, name},
+    },
+    well_known::REVISION,
+};
+
+/// How soon to look again after the hash of a template was taken.
+const AFTER_COLLISION: Duration = Duration::from_millis(20);
+
+pub(crate) struct Deployments {
+    caches: Caches,
+    writer: Writer,
+}
+
+/// How the actions of a plan went.
+enum Outcome {
+    /// All done; the Deployment as it is now.
+    Done(Seen),
+    /// Something else has the new ReplicaSet's name.
+    Collision,
+    /// The cache does not know our own ReplicaSet yet, or nothing can be created any more.
+    Wait,
+    Refused(SyncError),
+}
+
+impl Deployments {
+    pub(crate) fn new(caches: &Caches, writer: Writer) -> (Self, Queue<Key>) {
+        let queue = Queue::new();
+        let keys = queue.clone();
+        caches.deployments.subscribe(move |change| {
+            if let Some(deployment) = change.latest() {
+                keys.add(Key::of(&**deployment));
+            }
+        });
+        let keys = queue.clone();
+        let deployments = caches.deployments.clone();
+        caches.replica_sets.subscribe(move |change| {
+            enqueue_owner(&keys, "Deployment", change);
+            for key in selecting(&deployments, change, |deployment| {
+                workload_selector(&deployment.spec.as_ref()?.selector)
+            }) {
+                keys.add(key);
+            }
+        });
+        // A rollout that recreates waits for the last old pod.
+        let keys = queue.clone();
+        let sets = caches.replica_sets.clone();
+        caches.pods.subscribe(move |change| {
+            if change.after.is_none()
+                && let Some(pod) = &change.before
+                && let Some(set) = owner_key(&**pod, "ReplicaSet").and_then(|key| sets.get(&key))
+                && let Some(deployment) = owner_key(&*set, "Deployment")
+            {
+                keys.add(deployment);
+            }
+        });
+        (Self { caches: caches.clone(), writer }, queue)
+    }
+
+    async fn act(
+        &self,
+        deployment: &Deployment,
+        actions: Vec<Action>,
+    ) -> Result<Outcome, SyncError> {
+        let mut seen = Seen::of(deployment);
+        for action in actions {
+            match action {
+                Action::Create(set) => match self.writer.create(&*set).await {
+                    Ok(_) => self.tell_scaled(deployment, &name(&*set), 0, wanted(&set)),
+                    Err(error) if error.is_taken() => {
+                        return self.who_has(deployment, &set).await;
+                    }
+                    Err(error) if error.is_namespace_ending() => return Ok(Outcome::Wait),
+                    Err(error) => return Ok(Outcome::Refused(error)),
+                },
+                Action::Update { before, after } => {
+                    if let Some(patch) = merge::object(&Seen::of(&*before), &*before, &*after) {
+                        self.writer.patch::<ReplicaSet>(&Key::of(&*before), &patch).await?;
+                        let (from, to) = (wanted(&before), wanted(&after));
+                        self.tell_scaled(deployment, &name(&*before), from, to);
+                    }
+                }
+                Action::Delete(set) => {
+                    let background = DeleteParams::background();
+                    self.writer.delete::<ReplicaSet>(&Seen::of(&*set), background).await?;
+                }
+                Action::Revision(revision) => {
+                    let mut metadata = merge::precondition(&seen);
+                    metadata.insert("annotations".into(), json!({ REVISION: revision }));
+                    let patch = json!({ "metadata": metadata });
+                    let patched = self.writer.patch::<Deployment>(&seen.key, &patch).await?;
+                    seen = Seen::of(&patched);
+                }
+            }
+        }
+        Ok(Outcome::Done(seen))
+    }
+
+    async fn who_has(
+        &self,
+        deployment: &Deployment,
+        wanted: &ReplicaSet,
+    ) -> Result<Outcome, SyncError> {
+        match self.writer.get::<ReplicaSet>(&Key::of(wanted)).await? {
+            Some(found) if !is_own(deployment, &found, wanted) => Ok(Outcome::Collision),
+            _ => Ok(Outcome::Wait),
+        }
+    }
+
+    fn tell_scaled(&self, deployment: &Deployment, set: &str, from: i32, to: i32) {
+        let direction = match from.cmp(&to) {
+            std::cmp::Ordering::Equal => return,
+            std::cmp::Ordering::Less => "up",
+            std::cmp::Ordering::Greater => "down",
+        };
+        let message = format!("Scaled {direction} replica set {set} from {from} to {to}");
+        self.writer.normal(deployment, "ScalingReplicaSet", message);
+    }
+
+    async fn write_status(
+        &self,
+        seen: &Seen,
+        before: Option<&DeploymentStatus>,
+        after: &DeploymentStatus,
+    ) -> Result<(), SyncError> {
+        match merge::status(seen, before, after) {
+            Some(patch) => {
+                self.writer.patch_status::<Deployment>(&seen.key, &patch).await.map(drop)
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn pods_of(&self, sets: &[Arc<ReplicaSet>]) -> Vec<Arc<Pod>> {
+        sets.iter().flat_map(|set| self.caches.pods.controlled_by(uid(&**set))).collect()
+    }
+}
+
+impl Controller for Deployments {
+    type Key = Key;
+
+    const NAME: &'static str = "deployment-controller";
+
+    async fn reconcile(&mut self, key: &Key, now: Timestamp) -> Result<Next, SyncError> {
+        let Some(deployment) = self.caches.deployments.get(key) else { return Ok(Next::Settled) };
+        let selector = deployment.spec.as_ref().and_then(|spec| workload_selector(&spec.selector));
+        let Some(selector) = selector else {
+            debug!(object = %key, "skipping a Deployment that selects everything");
+            return Ok(Next::Settled);
+        };
+        let owner = Owner::of(&*deployment);
+        let candidates = self.caches.replica_sets.controlled_by(&owner.uid);
+        let orphans = self.caches.replica_sets.uncontrolled(&key.namespace);
+        let claims =
+            claim(&owner, candidates.into_iter().chain(orphans), |set| selects(&selector, set));
+        let mut sets = self.writer.settle::<Deployment, ReplicaSet>(&owner, claims).await?;
+        sets.retain(|set| controller_of(&set.metadata).is_some());
+        let pods = self.pods_of(&sets);
+        let observed = Observed { deployment: &deployment, sets: &sets, pods: &pods };
+        let plan = plan(&observed, now);
+        debug!(object = %key, why = ?plan.why, actions = plan.actions.len(), "rollout");
+
+        let before = deployment.status.as_ref();
+        match self.act(&deployment, plan.actions).await? {
+            Outcome::Done(seen) => {
+                self.write_status(&seen, before, &plan.status).await?;
+                Ok(Next::at(plan.recheck, now))
+            }
+            Outcome::Wait => Ok(Next::Settled),
+            Outcome::Collision => {
+                let mut status = before.cloned().unwrap_or_default();
+                let collisions = status.collision_count.unwrap_or(0).saturating_add(1);
+                status.collision_count = Some(collisions);
+                self.write_status(&Seen::of(&*deployment), before, &status).await?;
+                Ok(Next::After(AFTER_COLLISION))
+            }
+            Outcome::Refused(error) => {
+                let set = format!("{}-", key.name);
+                let status = refused(&observed, &set, &error.message(), now);
+                self.write_status(&Seen::of(&*deployment), before, &status).await?;
+                Err(error)
+            }
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! The StatefulSet controller: looks, plans, writes.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use k8s_openapi::api::{
+    apps::v1::{ControllerRevision, StatefulSet, StatefulSetStatus},
+    core::v1::{PersistentVolumeClaim, Pod},
+};
+use kube::{api::DeleteParams, core::Selector};
+use serde_json::json;
+use tracing::debug;
+
+use super::{Action, Observed, View, Why, identity, plan};
+use crate::{
+    controllers::{
+        caches::Caches,
+        claim::{Owner, claim, selects, workload_selector},
+        drive::{Controller, Next},
+        key::{Key, Seen, is_terminating},
+        merge,
+        owners::{enqueue_owner, selecting},
+        queue::Queue,
+        revision::{self, Subject},
+        revisions::{self, Outcome},
+        writer::{SyncError, Writer, name},
+    },
+    well_known::{CONTROLLER_REVISION_HASH, POD_INDEX, STATEFUL_SET_POD_NAME},
+};
+
+/// Label of ControllerRevisions of StatefulSets.
+const HASH_LABEL: &str = "controller.kubernetes.io/hash";
+const AFTER_COLLISION: Duration = Duration::from_millis(20);
+/// A volume claim that has to go before its pod can be made wakes nobody when it does.
+const CLAIM_PAUSE: Duration = Duration::from_secs(1);
+
+pub(crate) struct StatefulSets {
+    caches: Caches,
+    writer: Writer,
+}
+
+impl StatefulSets {
+    pub(crate) fn new(caches: &Caches, writer: Writer) -> (Self, Queue<Key>) {
+        let queue = Queue::new();
+        let keys = queue.clone();
+        caches.stateful_sets.subscribe(move |change| {
+            if let Some(set) = change.latest() {
+                keys.add(Key::of(&**set));
+            }
+        });
+        let keys = queue.clone();
+        let sets = caches.stateful_sets.clone();
+        caches.pods.subscribe(move |change| {
+            enqueue_owner(&keys, "StatefulSet", change);
+            for key in selecting(&sets, change, selector) {
+                keys.add(key);
+            }
+        });
+        (Self { caches: caches.clone(), writer }, queue)
+    }
+
+    /// The set's pods and revisions, adopted and released as needed.
+    async fn claims(
+        &self,
+        set: &StatefulSet,
+        selector: &Selector,
+    ) -> Result<(Vec<Arc<Pod>>, Vec<Arc<ControllerRevision>>), SyncError> {
+        let owner = Owner::of(set);
+        let namespace = &owner.key.namespace;
+        let pods = self.caches.pods.controlled_by(&owner.uid).into_iter();
+        // A pod whose name is not of the row can never have a place in it.
+        let orphans = self.caches.pods.uncontrolled(namespace).into_iter();
+        let orphans = orphans.filter(|pod| identity::ordinal(&owner.key.name, pod).is_some());
+        let pods = claim(&owner, pods.chain(orphans), |pod| selects(selector, pod));
+        let pods = self.writer.settle::<StatefulSet, Pod>(&owner, pods).await?;
+        let kept = self.caches.revisions.controlled_by(&owner.uid).into_iter();
+        let kept = kept.chain(self.caches.revisions.uncontrolled(namespace));
+        let kept = claim(&owner, kept, |revision| selects(selector, revision));
+        let kept = self.writer.settle::<StatefulSet, ControllerRevision>(&owner, kept).await?;
+        Ok((pods, kept))
+    }
+
+    async fn act(&self, view: &View<'_>, actions: &[Action]) -> Result<(), SyncError> {
+        let set = view.observed.set;
+        for action in actions {
+            match action {
+                Action::Claims { ordinal, missing } => {
+                    for name in missing {
+                        self.create_claim(view, *ordinal, name).await?;
+                    }
+                }
+                Action::Create { ordinal, version } => {
+                    let pod = identity::pod(view, *ordinal, *version);
+                    let what = format!("create Pod {} in StatefulSet {}", name(&pod), view.name);
+                    if let Err(error) = self.writer.create(&pod).await {
+                        if error.is_namespace_ending() {
+                            return Ok(());
+                        }
+                        let message = format!("{what} failed error: {}", error.message());
+                        self.writer.warning(set, "FailedCreate", message);
+                        return Err(error);
+                    }
+                    self.writer.normal(set, "SuccessfulCreate", format!("{what} successful"));
+                }
+                Action::Delete { pod, why } => self.delete(view, pod, *why).await?,
+                Action::Relabel(pod) => {
+                    let mut metadata = merge::precondition(&Seen::of(&**pod));
+                    let ordinal = identity::ordinal(view.name, pod).unwrap_or_default();
+                    let labels = json!({
+                        STATEFUL_SET_POD_NAME: pod.metadata.name,
+                        POD_INDEX: ordinal.to_string(),
+                    });
+                    metadata.insert("labels".into(), labels);
+                    let patch = json!({ "metadata": metadata });
+                    self.writer.patch::<Pod>(&Key::of(&**pod), &patch).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn create_claim(
+        &self,
+        view: &View<'_>,
+        ordinal: i32,
+        claim: &str,
+    ) -> Result<(), SyncError> {
+        let Some(object) = identity::claim(view, ordinal, claim) else { return Ok(()) };
+        match self.writer.create::<PersistentVolumeClaim>(&object).await {
+            Ok(_) => {
+                let pod = identity::pod_name(view.name, ordinal);
+                let message =
+                    format!("create Claim {claim} Pod {pod} in StatefulSet {} success", view.name);
+                self.writer.normal(view.observed.set, "SuccessfulCreate", message);
+                Ok(())
+            }
+            Err(error) if error.is_taken() || error.is_namespace_ending() => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn delete(&self, view: &View<'_>, pod: &Pod, why: Why) -> Result<(), SyncError> {
+        let set = view.observed.set;
+        let (key, victim) = (Key::of(set), name(pod));
+        match why {
+            Why::Failed => {
+                let message = format!("StatefulSet {key} is recreating failed Pod {victim}");
+                self.writer.warning(set, "RecreatingFailedPod", message);
+            }
+            Why::Succeeded => {
+                let message = format!("StatefulSet {key} is recreating terminated Pod {victim}");
+                self.writer.normal(set, "RecreatingTerminatedPod", message);
+            }
+            Why::Beyond | Why::Outdated => {}
+        }
+        self.writer.delete::<Pod>(&Seen::of(pod), DeleteParams::default()).await?;
+        let message = format!("delete Pod {victim} in StatefulSet {} successful", view.name);
+        self.writer.normal(set, "SuccessfulDelete", message);
+        Ok(())
+    }
+
+    async fn trim(
+        &self,
+        view: &View<'_>,
+        kept: &[Arc<ControllerRevision>],
+    ) -> Result<(), SyncError> {
+        let observed = view.observed;
+        let used: BTreeSet<_> = observed
+            .pods
+            .iter()
+            .filter_map(|pod| pod.metadata.labels.as_ref()?.get(CONTROLLER_REVISION_HASH))
+            .chain(&observed.current.metadata.name)
+            .chain(&observed.update.metadata.name)
+            .collect();
+        let is_used = |kept: &ControllerRevision| {
+            kept.metadata.name.as_ref().is_some_and(|name| used.contains(name))
+        };
+        let limit = view.spec.revision_history_limit.unwrap_or(10);
+        for revision in revision::surplus(kept, is_used, limit) {
+            let background = DeleteParams::background();
+            self.writer.delete::<ControllerRevision>(&Seen::of(&*revision), background).await?;
+        }
+        Ok(())
+    }
+
+    async fn write_status(
+        &self,
+        set: &StatefulSet,
+        after: &StatefulSetStatus,
+    ) -> Result<(), SyncError> {
+        match merge::status(&Seen::of(set), set.status.as_ref(), after) {
+            Some(patch) => {
+                self.writer.patch_status::<StatefulSet>(&Key::of(set), &patch).await.map(drop)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The revision of the present template, kept; `None` after a collision of names.
+    async fn present(
+        &self,
+        set: &StatefulSet,
+        kept: &[Arc<ControllerRevision>],
+    ) -> Result<Option<Box<ControllerRevision>>, SyncError> {
+        let owner = Owner::of(set);
+        let template = set.spec.as_ref().map(|spec| spec.template.clone()).unwrap_or_default();
+        let subject = Subject {
+            owner: &owner,
+            template: &template,
+            annotations: set.metadata.annotations.as_ref(),
+            hash_label: HASH_LABEL,
+            collisions: set.status.as_ref().and_then(|status| status.collision_count),
+        };
+        let present = revision::present(&subject, kept);
+        match revisions::keep(&self.writer, &owner, present).await? {
+            Outcome::Kept(revision) => Ok(Some(revision)),
+            Outcome::Collision => {
+                let mut status = set.status.clone().unwrap_or_default();
+                let collisions = status.collision_count.unwrap_or(0).saturating_add(1);
+                status.collision_count = Some(collisions);
+                self.write_status(set, &status).await?;
+                Ok(None)
+            }
+        }
+    }
+}
+
+fn selector(set: &StatefulSet) -> Option<Selector> {
+    workload_selector(&set.spec.as_ref()?.selector)
+}
+
+impl Controller for StatefulSets {
+    type Key = Key;
+
+    const NAME: &'static str = "statefulset-controller";
+
+    async fn reconcile(&mut self, key: &Key, now: Timestamp) -> Result<Next, SyncError> {
+        let Some(set) = self.caches.stateful_sets.get(key) else { return Ok(Next::Settled) };
+        let Some(selector) = selector(&set) else {
+            debug!(object = %key, "skipping a StatefulSet that selects everything");
+            return Ok(Next::Settled);
+        };
+        let (pods, kept) = self.claims(&set, &selector).await?;
+        let Some(update) = self.present(&set, &kept).await? else {
+            return Ok(Next::After(AFTER_COLLISION));
+        };
+        let current = set.status.as_ref().and_then(|status| status.current_revision.as_ref());
+        let current = current
+            .and_then(|name| kept.iter().find(|has| has.metadata.name.as_ref() == Some(name)));
+        let current = current.map_or(&*update, |current| &**current);
+        let volume_claims: HashMap<_, _> = self
+            .caches
+            .volume_claims
+            .in_namespace(&key.namespace)
+            .iter()
+            .map(|claim| (name(&**claim), is_terminating(&**claim)))
+            .collect();
+        let observed =
+            Observed { set: &set, pods: &pods, claims: &volume_claims, current, update: &update };
+        let plan = plan(&observed, now);
+        debug!(object = %key, wait = ?plan.wait, actions = plan.actions.len(), "row of pods");
+        let view = View::new(&observed, now);
+        let acted = self.act(&view, &plan.actions).await;
+        self.write_status(&set, &plan.status).await?;
+        acted?;
+        self.trim(&view, &kept).await?;
+        match plan.wait {
+            super::Wait::Claim(_) => Ok(Next::After(CLAIM_PAUSE)),
+            _ => Ok(Next::at(plan.recheck, now)),
+        }
+    }
+}

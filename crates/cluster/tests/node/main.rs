@@ -1,0 +1,11 @@
+//! The node against the embedded API server, with real processes.
+//!
+//! Everything happens below a temporary state directory and, as root, in control groups of the
+//! test's own root. Whatever a test leaves behind is ended when its rig is dropped.
+
+mod kernel;
+mod lifecycle;
+mod making;
+mod restart;
+mod rig;
+mod stopping;
