@@ -1,5 +1,7 @@
 //! Hollow nodes against the embedded API server.
 
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
