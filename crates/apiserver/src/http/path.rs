@@ -180,11 +180,7 @@ mod tests {
         let core = Target { version: "v1".into(), ..Target::default() };
         let some = |text: &str| Some(text.to_owned());
         let cases = [
-            (
-                "a cluster list",
-                "/api/v1/nodes",
-                Target { resource: "nodes".into(), ..core.clone() },
-            ),
+            ("a list", "/api/v1/nodes", Target { resource: "nodes".into(), ..core.clone() }),
             (
                 "a pod's log",
                 "/api/v1/namespaces/a/pods/p/log",

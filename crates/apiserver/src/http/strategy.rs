@@ -11,12 +11,11 @@ use serde_json::{Value, json};
 
 use super::call::Call;
 use super::kinds::Served;
-use super::status::Status;
 use super::write::Part;
 use super::{definitions, meta};
 
 /// Completes a new object.
-pub(super) fn prepare_create(call: &Call, object: &mut Value) -> Result<(), Status> {
+pub(super) fn prepare_create(call: &Call, object: &mut Value) {
     let served = &call.served;
     if served.traits.status
         && !served.is("", "nodes")
@@ -45,7 +44,6 @@ pub(super) fn prepare_create(call: &Call, object: &mut Value) -> Result<(), Stat
         }
         _ => {}
     }
-    Ok(())
 }
 
 /// Counters that are shown even while they are zero.
@@ -100,6 +98,19 @@ fn complete_addresses(service: &mut Value) {
     }
 }
 
+/// What a service was given stays, unless the client says otherwise.
+fn keep_addresses(new: &mut Value, old: &Value) {
+    let Some(spec) = new.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    if spec.get("type").and_then(Value::as_str) == Some("ExternalName") {
+        return;
+    }
+    for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+        if let (None, Some(given)) = (spec.get(field), old.pointer(&format!("/spec/{field}"))) {
+            spec.insert(field.to_owned(), given.clone());
+        }
+    }
+}
+
 /// `stringData` is for writing only: it lands in `data`, encoded.
 fn fold_string_data(object: &mut Value) {
     let Some(fields) = object.as_object_mut() else { return };
@@ -117,12 +128,7 @@ fn fold_string_data(object: &mut Value) {
 }
 
 /// Keeps apart what a request may change from what it may not, and counts generations.
-pub(super) fn prepare_update(
-    call: &Call,
-    part: Part,
-    new: &mut Value,
-    old: &Value,
-) -> Result<(), Status> {
+pub(super) fn prepare_update(call: &Call, part: Part, new: &mut Value, old: &Value) {
     let served = &call.served;
     match part {
         Part::Main => {
@@ -139,7 +145,6 @@ pub(super) fn prepare_update(
     if counts && served.traits.generation && specification_changed(served, new, old) {
         meta::set(new, "generation", meta::generation(old).saturating_add(1));
     }
-    Ok(())
 }
 
 fn prepare_main(call: &Call, new: &mut Value, old: &Value) {
@@ -151,6 +156,7 @@ fn prepare_main(call: &Call, new: &mut Value, old: &Value) {
             label_namespace(new, &name);
         }
         ("", "secrets") => fold_string_data(new),
+        ("", "services") => keep_addresses(new, old),
         ("apiextensions.k8s.io", "customresourcedefinitions") => {
             definitions::prepare(&call.server, new, Some(old));
         }
@@ -184,8 +190,11 @@ fn keep_all_but_status(served: &Served, new: &mut Value, old: &Value) {
     for name in parts {
         meta::copy_part(new, &name, old);
     }
-    meta::copy(new, "ownerReferences", old);
+    if served.is("apps", "deployments") {
+        meta::copy(new, "labels", old);
+    }
     if served.is("", "pods") {
+        meta::copy(new, "ownerReferences", old);
         pod::keep_status_rules(new, old);
     }
 }

@@ -72,7 +72,7 @@ pub(super) async fn insert(
     for attempt in 1.. {
         let mut object = object.clone();
         give_identity(call, &mut object, generated);
-        strategy::prepare_create(call, &mut object)?;
+        strategy::prepare_create(call, &mut object);
         validate::create(call, &object)?;
         attributes.name = meta::name(&object).to_owned();
         admission::validate(call, &attributes, Some(&object), None).await?;
@@ -231,7 +231,7 @@ async fn modify_with(
             admission::mutate(call, &attributes, &mut new, Some(&old)).await?;
             keep_identity(&mut new, &old);
         }
-        strategy::prepare_update(call, part, &mut new, &old)?;
+        strategy::prepare_update(call, part, &mut new, &old);
         if part != Part::Other {
             validate::update(call, &new, &old)?;
         }

@@ -71,18 +71,52 @@ async fn names_can_be_generated() {
     assert_ne!(first, second);
 }
 
+type Refusal<'a> = (&'a str, crate::rig::Answer, (u16, &'a str, &'a str));
+
+fn check(cases: Vec<Refusal<'_>>) {
+    for (name, answer, (code, reason, message)) in cases {
+        assert_eq!(answer.failure(), (code, reason.to_owned(), message.to_owned()), "{name}");
+    }
+}
+
 #[tokio::test]
-async fn refusals_are_those_of_kubernetes() {
+async fn refused_objects_are_told_why() {
     let rig = rig().await;
     let map = json!({"metadata": {"name": "one"}});
     assert_eq!(rig.post(MAPS, &map).await.code, StatusCode::CREATED);
     let elsewhere = json!({"metadata": {"name": "two", "namespace": "other"}});
-    let cases = [
+    let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment"});
+    let invalid = "ConfigMap \"\" is invalid: metadata.name: Required value: name or generateName \
+                   is required";
+    let another_kind = "Deployment in version \"v1\" cannot be handled as a ConfigMap: converting \
+                        (v1.Deployment) to (core.ConfigMap): unknown conversion";
+    let namespace = "the namespace of the provided object does not match the namespace sent on \
+                     the request";
+    let name = "the name of the object (two) does not match the name on the URL (one)";
+    check(vec![
         (
             "twice",
             rig.post(MAPS, &map).await,
             (409, "AlreadyExists", "configmaps \"one\" already exists"),
         ),
+        ("no name", rig.post(MAPS, &json!({})).await, (422, "Invalid", invalid)),
+        ("another kind", rig.post(MAPS, &deployment).await, (400, "BadRequest", another_kind)),
+        ("another namespace", rig.post(MAPS, &elsewhere).await, (400, "BadRequest", namespace)),
+        (
+            "another name",
+            rig.put(&format!("{MAPS}/one"), &json!({"metadata": {"name": "two"}})).await,
+            (400, "BadRequest", name),
+        ),
+    ]);
+}
+
+#[tokio::test]
+async fn refused_paths_are_told_why() {
+    let rig = rig().await;
+    let map = json!({"metadata": {"name": "one"}});
+    let not_allowed = "the server does not allow this method on the requested resource";
+    let immortal = "namespaces \"default\" is forbidden: this namespace may not be deleted";
+    check(vec![
         (
             "absent",
             rig.get(&format!("{MAPS}/two")).await,
@@ -94,66 +128,16 @@ async fn refusals_are_those_of_kubernetes() {
             (404, "NotFound", "namespaces \"nowhere\" not found"),
         ),
         (
-            "another namespace in the object",
-            rig.post(MAPS, &elsewhere).await,
-            (
-                400,
-                "BadRequest",
-                "the namespace of the provided object does not match the namespace sent on the \
-                 request",
-            ),
-        ),
-        (
-            "no name",
-            rig.post(MAPS, &json!({})).await,
-            (
-                422,
-                "Invalid",
-                "ConfigMap \"\" is invalid: metadata.name: Required value: name or generateName \
-                 is required",
-            ),
-        ),
-        (
-            "another kind",
-            rig.post(MAPS, &json!({"apiVersion": "apps/v1", "kind": "Deployment"})).await,
-            (
-                400,
-                "BadRequest",
-                "Deployment in version \"v1\" cannot be handled as a ConfigMap: converting \
-                 (v1.Deployment) to (core.ConfigMap): unknown conversion",
-            ),
-        ),
-        (
             "create across namespaces",
             rig.post("/api/v1/configmaps", &map).await,
-            (
-                405,
-                "MethodNotAllowed",
-                "the server does not allow this method on the requested resource",
-            ),
-        ),
-        (
-            "another name in the object",
-            rig.put(&format!("{MAPS}/one"), &json!({"metadata": {"name": "two"}})).await,
-            (
-                400,
-                "BadRequest",
-                "the name of the object (two) does not match the name on the URL (one)",
-            ),
+            (405, "MethodNotAllowed", not_allowed),
         ),
         (
             "an immortal namespace",
             rig.delete("/api/v1/namespaces/default").await,
-            (
-                403,
-                "Forbidden",
-                "namespaces \"default\" is forbidden: this namespace may not be deleted",
-            ),
+            (403, "Forbidden", immortal),
         ),
-    ];
-    for (name, answer, (code, reason, message)) in cases {
-        assert_eq!(answer.failure(), (code, reason.to_owned(), message.to_owned()), "{name}");
-    }
+    ]);
     assert_eq!(rig.get("/api/v1/nothings").await.code, StatusCode::NOT_FOUND);
     assert_eq!(rig.get("/api/v1/namespaces/default/nodes").await.code, StatusCode::NOT_FOUND);
 }

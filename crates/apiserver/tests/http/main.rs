@@ -7,6 +7,7 @@
 
 mod crud;
 mod custom;
+mod documents;
 mod lifetime;
 mod patching;
 mod rig;

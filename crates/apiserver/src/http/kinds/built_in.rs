@@ -122,7 +122,7 @@ fn served(row: &Row) -> Served {
             "namespaces" => NO_DELETE_COLLECTION,
             _ => ALL_VERBS,
         },
-        subresources: row.subresources.iter().filter_map(|name| subresource(row, name)).collect(),
+        subresources: row.subresources.iter().filter_map(|name| subresource(name)).collect(),
         storage: if question { Storage::Virtual } else { storage(row) },
         schema: Schemas::built_in().get(&gvk).cloned(),
         columns: Columns::BuiltIn,
@@ -162,10 +162,10 @@ fn categories(row: &Row) -> Vec<String> {
     vec![category.to_owned()]
 }
 
-fn subresource(row: &Row, name: &str) -> Option<Subresource> {
+fn subresource(name: &str) -> Option<Subresource> {
     let (name, verbs, action) = match name {
         "status" => ("status", READ_WRITE, Action::Status),
-        "scale" => ("scale", READ_WRITE, Action::Scale(scale_paths(row))),
+        "scale" => ("scale", READ_WRITE, Action::Scale(scale_paths())),
         "binding" => ("binding", CREATE, Action::Binding),
         "eviction" => ("eviction", CREATE, Action::Eviction),
         "log" => ("log", GET, Action::Log),
@@ -182,7 +182,7 @@ fn subresource(row: &Row, name: &str) -> Option<Subresource> {
 }
 
 /// The workloads publish their selector as an object in `spec`, not as text in `status`.
-fn scale_paths(_: &Row) -> ScalePaths {
+fn scale_paths() -> ScalePaths {
     ScalePaths {
         spec_replicas: vec!["spec".into(), "replicas".into()],
         status_replicas: vec!["status".into(), "replicas".into()],

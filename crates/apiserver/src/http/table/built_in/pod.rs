@@ -216,110 +216,83 @@ mod tests {
         json!({"metadata": {"name": "p"}, "spec": spec, "status": status})
     }
 
+    fn check(cases: &[(&str, Value, &str)]) {
+        for (name, pod, want) in cases {
+            assert_eq!(line(pod), *want, "{name}");
+        }
+    }
+
+    fn one() -> Value {
+        json!({"containers": [{"name": "a"}]})
+    }
+
+    fn running() -> Value {
+        json!({"name": "a", "ready": true, "state": {"running": {}}})
+    }
+
+    fn ended(phase: &str, code: i64, reason: &str) -> Value {
+        let terminated = json!({"exitCode": code, "reason": reason});
+        let container =
+            json!({"name": "a", "restartCount": 0, "state": {"terminated": terminated}});
+        pod(one(), json!({"phase": phase, "containerStatuses": [container]}))
+    }
+
     #[test]
     fn the_status_tells_what_matters_most() {
-        let one = json!({"containers": [{"name": "a"}]});
-        let with_init = json!({"containers": [{"name": "a"}], "initContainers": [{"name": "i"}]});
-        let container = |state: Value| json!({"name": "a", "restartCount": 0, "state": state});
-        let running = json!({"name": "a", "ready": true, "state": {"running": {}}});
-        let dying = {
-            let status = json!({"phase": "Running", "containerStatuses": [running]});
-            let mut pod = pod(one.clone(), status);
-            pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-            pod
-        };
+        let alive = pod(one(), json!({"phase": "Running", "containerStatuses": [running()]}));
+        let mut dying = alive.clone();
+        dying["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         let crashed = json!({
             "name": "a", "restartCount": 3, "state": {"waiting": {"reason": "CrashLoopBackOff"}},
             "lastState": {"terminated": {"finishedAt": "2026-01-01T00:55:00Z"}},
         });
+        let crashed = pod(one(), json!({"phase": "Running", "containerStatuses": [crashed]}));
+        let gate = json!({"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"});
+        let gated = pod(one(), json!({"phase": "Pending", "conditions": [gate]}));
+        let evicted = pod(one(), json!({"phase": "Failed", "reason": "Evicted"}));
+        check(&[
+            ("fresh", pod(one(), json!({"phase": "Pending"})), "0/1 Pending 0"),
+            ("running", alive, "1/1 Running 0"),
+            ("crashing", crashed, "0/1 CrashLoopBackOff 3 (5m ago)"),
+            ("done", ended("Succeeded", 0, "Completed"), "0/1 Completed 0"),
+            ("killed for memory", ended("Failed", 137, "OOMKilled"), "0/1 OOMKilled 0"),
+            ("failed without a word", ended("", 3, ""), "0/1 ExitCode:3 0"),
+            ("evicted", evicted, "0/1 Evicted 0"),
+            ("dying", dying, "1/1 Terminating 0"),
+            ("gated", gated, "0/1 SchedulingGated 0"),
+        ]);
+    }
+
+    #[test]
+    fn init_containers_come_first() {
+        let spec = json!({"containers": [{"name": "a"}], "initContainers": [{"name": "i"}]});
+        let pending = |state: Value| {
+            let status = json!([{"name": "i", "state": state}]);
+            pod(spec.clone(), json!({"phase": "Pending", "initContainerStatuses": status}))
+        };
         let sidecar = json!({
             "containers": [{"name": "a"}],
             "initContainers": [{"name": "i", "restartPolicy": "Always"}],
         });
         let side = json!({"name": "i", "started": true, "ready": true, "state": {"running": {}}});
-        let cases = [
-            ("fresh", pod(one.clone(), json!({"phase": "Pending"})), "0/1 Pending 0"),
+        let both = json!({
+            "phase": "Running",
+            "initContainerStatuses": [side],
+            "containerStatuses": [running()],
+        });
+        check(&[
             (
-                "running",
-                pod(one.clone(), json!({"phase": "Running", "containerStatuses": [running]})),
-                "1/1 Running 0",
-            ),
-            (
-                "crashing",
-                pod(one.clone(), json!({"phase": "Running", "containerStatuses": [crashed]})),
-                "0/1 CrashLoopBackOff 3 (5m ago)",
-            ),
-            (
-                "done",
-                pod(
-                    one.clone(),
-                    json!({"phase": "Succeeded", "containerStatuses": [
-                        container(json!({"terminated": {"exitCode": 0, "reason": "Completed"}})),
-                    ]}),
-                ),
-                "0/1 Completed 0",
-            ),
-            (
-                "killed for memory",
-                pod(
-                    one.clone(),
-                    json!({"phase": "Failed", "containerStatuses": [
-                        container(json!({"terminated": {"exitCode": 137, "reason": "OOMKilled"}})),
-                    ]}),
-                ),
-                "0/1 OOMKilled 0",
-            ),
-            (
-                "evicted",
-                pod(one.clone(), json!({"phase": "Failed", "reason": "Evicted"})),
-                "0/1 Evicted 0",
-            ),
-            (
-                "waiting for its first init container",
-                pod(
-                    with_init.clone(),
-                    json!({"phase": "Pending", "initContainerStatuses": [
-                        {"name": "i", "state": {"waiting": {"reason": "PodInitializing"}}},
-                    ]}),
-                ),
+                "waiting for the first",
+                pending(json!({"waiting": {"reason": "PodInitializing"}})),
                 "0/1 Init:0/1 0",
             ),
+            ("failed", pending(json!({"terminated": {"exitCode": 3}})), "0/1 Init:ExitCode:3 0"),
             (
-                "init container failed",
-                pod(
-                    with_init,
-                    json!({"phase": "Pending", "initContainerStatuses": [
-                        {"name": "i", "state": {"terminated": {"exitCode": 3}}},
-                    ]}),
-                ),
-                "0/1 Init:ExitCode:3 0",
+                "cannot start",
+                pending(json!({"waiting": {"reason": "ErrImagePull"}})),
+                "0/1 Init:ErrImagePull 0",
             ),
-            (
-                "sidecars count",
-                pod(
-                    sidecar,
-                    json!({
-                        "phase": "Running",
-                        "initContainerStatuses": [side],
-                        "containerStatuses": [running],
-                    }),
-                ),
-                "2/2 Running 0",
-            ),
-            ("dying", dying, "1/1 Terminating 0"),
-            (
-                "gated",
-                pod(
-                    one,
-                    json!({"phase": "Pending", "conditions": [
-                        {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"},
-                    ]}),
-                ),
-                "0/1 SchedulingGated 0",
-            ),
-        ];
-        for (name, pod, want) in cases {
-            assert_eq!(line(&pod), want, "{name}");
-        }
+            ("sidecars count", pod(sidecar, both), "2/2 Running 0"),
+        ]);
     }
 }
