@@ -104,11 +104,11 @@ fn run(chore: Chore) -> Result<bool> {
             Ok(violations.is_empty())
         }
         Chore::Docs { check: true } => {
-            let report = docs::compare(&repository)?;
-            if !report.stale.is_empty() {
+            let stale = docs::stale(&repository)?;
+            if !stale.is_empty() {
                 println!("{}", docs::REFRESH);
             }
-            Ok(report.stale.is_empty())
+            Ok(stale.is_empty())
         }
         Chore::Docs { check: false } => {
             docs::write(&repository)?;

@@ -51,7 +51,9 @@ struct Component {
 /// Installs what is missing and says so, one line each.
 pub(crate) fn ensure_present(repository: &Repository) -> Result<()> {
     let missing = missing(PREREQUISITES, &repository.root, on_path);
-    if !missing.is_empty() {
+    if missing.is_empty() {
+        println!("all packages are present");
+    } else {
         install_packages(&missing)?;
     }
     for component in COMPONENTS {

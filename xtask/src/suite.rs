@@ -50,7 +50,7 @@ pub(crate) fn run(repository: &Repository, quick: bool) -> Result<bool> {
         println!("[{:6.1} s] {}", start.elapsed().as_secs_f64(), step.name);
         let results = (step.run)(repository).unwrap_or_else(|error| {
             println!("{error:#}");
-            single(step.name, Outcome::Failed(format!("{error:#}")))
+            single(step.name, Err(format!("{error:#}")))
         });
         times.push((step.name, begin.elapsed(), results.verdict()));
         tally.add(results);
@@ -87,50 +87,53 @@ fn cargo(repository: &Repository, arguments: &[&str]) -> Command {
 }
 
 /// Passes when cargo does.
-fn cargo_step(repository: &Repository, name: &str, arguments: &[&str], fix: &str) -> Result<Tally> {
+fn cargo_outcome(repository: &Repository, arguments: &[&str], fix: &str) -> Result<Outcome> {
     let command = cargo(repository, arguments);
     println!("{}", child::spelled(&command));
     let status = child::stream(command, |_| {})?;
-    let outcome = match status.success() {
-        true => Outcome::Passed,
-        false => Outcome::Failed(format!("{status}; {fix}")),
-    };
-    Ok(single(name, outcome))
+    Ok(match status.success() {
+        true => Ok(()),
+        false => Err(format!("{status}; {fix}")),
+    })
 }
 
 fn check_prerequisites(repository: &Repository) -> Result<Tally> {
     prerequisites::ensure_present(repository)?;
-    Ok(single("prerequisites", Outcome::Passed))
+    Ok(single("prerequisites", Ok(())))
 }
 
 fn check_format(repository: &Repository) -> Result<Tally> {
-    cargo_step(repository, "format", &["fmt", "--all", "--check"], "run cargo fmt --all")
+    let mut outcome =
+        cargo_outcome(repository, &["fmt", "--all", "--check"], "run cargo fmt --all")?;
+    // The fuzz targets are a workspace of their own.
+    if outcome.is_ok() && fuzz::exists(repository) {
+        let arguments = ["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"];
+        let fix = "run cargo fmt --manifest-path fuzz/Cargo.toml";
+        outcome = cargo_outcome(repository, &arguments, fix)?;
+    }
+    Ok(single("format", outcome))
 }
 
 fn check_lints(repository: &Repository) -> Result<Tally> {
     let arguments =
         ["clippy", "--workspace", "--all-targets", "--locked", "--", "--deny", "warnings"];
-    cargo_step(repository, "lints", &arguments, "see the warnings above")
+    Ok(single("lints", cargo_outcome(repository, &arguments, "see the warnings above")?))
 }
 
 fn check_layers(repository: &Repository) -> Result<Tally> {
     let report = layers::inspect(repository)?;
     println!("{report}");
     let outcome = match report.problems.as_slice() {
-        [] => Outcome::Passed,
-        problems => Outcome::Failed(problems.join("; ")),
+        [] => Ok(()),
+        problems => Err(problems.join("; ")),
     };
     Ok(single("layers", outcome))
 }
 
 fn check_pages(repository: &Repository) -> Result<Tally> {
-    let report = docs::compare(repository)?;
-    let outcome = if !report.stale.is_empty() {
-        Outcome::Failed(format!("{}; {}", report.stale.join("; "), docs::REFRESH))
-    } else if !report.unavailable.is_empty() {
-        Outcome::Skipped(report.unavailable.join("; "))
-    } else {
-        Outcome::Passed
+    let outcome = match docs::stale(repository)?.as_slice() {
+        [] => Ok(()),
+        stale => Err(format!("{}; {}", stale.join("; "), docs::REFRESH)),
     };
     Ok(single("reference pages", outcome))
 }
@@ -151,8 +154,8 @@ fn check_rules(repository: &Repository) -> Result<Tally> {
         println!("{violation}");
     }
     let outcome = match violations.as_slice() {
-        [] => Outcome::Passed,
-        [first, ..] => Outcome::Failed(format!("{} in all, the first: {first}", violations.len())),
+        [] => Ok(()),
+        [first, ..] => Err(format!("{} in all, the first: {first}", violations.len())),
     };
     Ok(single("repository rules", outcome))
 }
@@ -163,8 +166,8 @@ fn smoke_fuzz_targets(repository: &Repository) -> Result<Tally> {
         return Ok(Tally::default());
     }
     let outcome = match fuzz::smoke(repository)?.as_slice() {
-        [] => Outcome::Passed,
-        broken => Outcome::Failed(broken.join("; ")),
+        [] => Ok(()),
+        broken => Err(broken.join("; ")),
     };
     Ok(single("fuzz smoke", outcome))
 }

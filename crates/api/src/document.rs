@@ -4,11 +4,16 @@
 //! what a text is and returns every finding about it, with the line of the
 //! text itself where it can be told.
 
+use k8s_openapi::api::core::v1::Pod;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::check;
 use crate::config::{self, Key, Options};
-use crate::finding::Finding;
+use crate::finding::{Code, Finding};
 use crate::json::{self, SyntaxError};
+use crate::kind::ClusterColocationProfile;
+use crate::priority::PriorityClass;
 
 /// A text that is nothing we can read.
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +26,8 @@ pub enum DocumentError {
     Empty,
     #[error("{0} is nothing that can be checked")]
     Unknown(String),
+    #[error("{0} does not have the shape of its kind: {1}")]
+    Shape(String, String),
     #[error("cannot tell which key of slo-controller-config this is; name it with --key")]
     UnclearKey,
 }
@@ -83,9 +90,7 @@ pub fn check(
     }
     let mut found = Vec::new();
     for object in objects {
-        let Some(findings) = check_object(&object, options) else {
-            return Err(DocumentError::Unknown(object_name(&object)));
-        };
+        let findings = check_object(&object, options)?;
         found.extend(findings.into_iter().map(|finding| {
             let line = line_of(text, &object, &finding);
             Located { line, finding }
@@ -129,13 +134,59 @@ fn check_unnamed(
     }
 }
 
-/// Findings of one object; `None` when there is nothing to check about its kind.
-fn check_object(object: &Value, options: Options) -> Option<Vec<Finding>> {
+/// Findings of one object; an error when there is nothing to check about its kind.
+fn check_object(object: &Value, options: Options) -> Result<Vec<Finding>, DocumentError> {
     let name = object_name(object);
-    match object["kind"].as_str()? {
-        "ConfigMap" => Some(config::check_config_map(object, &name, options)),
-        _ => None,
+    Ok(match object["kind"].as_str().unwrap_or_default() {
+        "ConfigMap" => config::check_config_map(object, &name, options),
+        "Node" => check::check_node(&typed(object)?),
+        "Pod" => check_pod(typed(object)?),
+        "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet" | "Job" => {
+            check_template(object, &object["spec"]["template"])?
+        }
+        "CronJob" => check_template(object, &object["spec"]["jobTemplate"]["spec"]["template"])?,
+        "Reservation" => check::check_reservation(&typed(object)?),
+        "PodMigrationJob" => check::check_migration_job(&typed(object)?),
+        "ElasticQuotaProfile" => check::check_quota_profile(&typed(object)?),
+        "ClusterColocationProfile" => {
+            let profile: ClusterColocationProfile = typed(object)?;
+            // Which PriorityClass objects exist is the cluster's to say.
+            let existing = profile.spec.priority_class_name.iter().cloned().collect();
+            check::check_profile(&profile, &existing)
+        }
+        _ => return Err(DocumentError::Unknown(name)),
+    })
+}
+
+fn typed<T: DeserializeOwned>(object: &Value) -> Result<T, DocumentError> {
+    serde_path_to_error::deserialize(object)
+        .map_err(|error| DocumentError::Shape(object_name(object), error.to_string()))
+}
+
+/// The pod of a workload, under the workload's name.
+fn check_template(object: &Value, template: &Value) -> Result<Vec<Finding>, DocumentError> {
+    let mut pod: Pod = typed(template).map_err(|error| match error {
+        DocumentError::Shape(_, error) => DocumentError::Shape(object_name(object), error),
+        other => other,
+    })?;
+    pod.metadata.name = Some("(template)".to_owned());
+    let findings = check_pod(pod);
+    Ok(findings.into_iter().map(|f| Finding { object: object_name(object), ..f }).collect())
+}
+
+/// A file says `priorityClassName` where a stored pod has a number.
+fn check_pod(mut pod: Pod) -> Vec<Finding> {
+    let spec = pod.spec.get_or_insert_default();
+    let class = spec.priority_class_name.as_deref().map(PriorityClass::from_word);
+    if let (None, Some(Some(class))) = (spec.priority, class) {
+        spec.priority = Some(class.object_value());
     }
+    let is_unknown = spec.priority.is_none() && class == Some(None);
+    let mut findings = check::check_pod(&pod);
+    if is_unknown {
+        findings.retain(|finding| finding.code != Code::ForbiddenCombination);
+    }
+    findings
 }
 
 /// The line of the text behind a position in a block below a data key.
@@ -169,6 +220,12 @@ mod tests {
         }
     }
 
+    fn pod(qos: &str, spec: &str) -> String {
+        format!(
+            "kind: Deployment\nspec:\n  template:\n    metadata: {{labels: {{koordinator.sh/qosClass: {qos}}}}}\n    spec: {spec}\n"
+        )
+    }
+
     const CONFIG_MAP: &str = "kind: ConfigMap\ndata:\n  system-config: |\n    {\n    ]\n";
 
     #[test]
@@ -193,6 +250,27 @@ mod tests {
             ("only a comment", "# hm\n", Err("no object")),
             ("bad YAML", "a: [", Err("not YAML")),
             ("a scalar", "hello", Err("nothing that can be checked")),
+            ("a node", "kind: Node\nmetadata: {name: n1}", Ok(vec![])),
+            ("a node of another shape", "kind: Node\nmetadata: 5", Err("metadata: invalid type")),
+            (
+                "a pod",
+                "kind: Pod\nmetadata: {labels: {koordinator.sh/qosClass: be}}",
+                Ok(vec!["TP1201"]),
+            ),
+            ("BE without priority", &pod("BE", "{}"), Ok(vec!["TP1203"])),
+            ("BE with its class", &pod("BE", "{priorityClassName: koord-batch}"), Ok(vec![])),
+            ("BE with a class of the user's", &pod("BE", "{priorityClassName: low}"), Ok(vec![])),
+            (
+                "BE with another class",
+                &pod("BE", "{priorityClassName: koord-prod}"),
+                Ok(vec!["TP1203"]),
+            ),
+            ("no template", "kind: Deployment\nmetadata: {name: d}", Err("Deployment d does not")),
+            (
+                "a profile",
+                "kind: ClusterColocationProfile\nmetadata: {name: p}\nspec: {priorityClassName: x}",
+                Ok(vec![]),
+            ),
         ];
         for (name, text, want) in cases {
             match (codes(text), want) {

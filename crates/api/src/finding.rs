@@ -145,77 +145,93 @@ impl fmt::Display for Finding {
     }
 }
 
-/// The stable name of a kind of finding. Codes are never reused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Code {
-    Syntax,
-    WrongType,
-    BadText,
-    OutOfRange,
-    OutOfOrder,
-    UnknownPolicy,
-    UnknownField,
-    UnknownKey,
-    EmptySelector,
-    BadSelector,
-    Overlap,
-    EntryName,
-    NetworkBudget,
-    NoEffect,
-    AgentRefuses,
-    DuplicateField,
-    FieldCase,
-    HostApplicationPriority,
-}
+/// Defines the codes, one line each.
+macro_rules! codes {
+    ($($name:ident = $number:literal, $meaning:literal;)*) => {
+        /// The stable name of a kind of finding. Codes are never reused.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Code {
+            $(#[doc = $meaning] $name,)*
+        }
 
-impl Code {
-    /// Every code in order of number, for the reference page.
-    pub const ALL: &[Self] = &[
-        Self::Syntax,
-        Self::WrongType,
-        Self::BadText,
-        Self::OutOfRange,
-        Self::OutOfOrder,
-        Self::UnknownPolicy,
-        Self::UnknownField,
-        Self::UnknownKey,
-        Self::EmptySelector,
-        Self::BadSelector,
-        Self::Overlap,
-        Self::EntryName,
-        Self::NetworkBudget,
-        Self::NoEffect,
-        Self::AgentRefuses,
-        Self::DuplicateField,
-        Self::FieldCase,
-        Self::HostApplicationPriority,
-    ];
+        impl Code {
+            /// Every code in order of number, for the reference page.
+            pub const ALL: &[Self] = &[$(Self::$name),*];
 
-    /// The number and one sentence on what it means.
-    pub fn describe(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Syntax => ("TP1001", "The text is not valid JSON."),
-            Self::WrongType => ("TP1002", "A field holds a value of another type."),
-            Self::BadText => ("TP1003", "A text does not have the form its field needs."),
-            Self::OutOfRange => ("TP1004", "A number lies outside its limits."),
-            Self::OutOfOrder => ("TP1005", "Two bounds are the wrong way round."),
-            Self::UnknownPolicy => ("TP1006", "A policy name is not known; its default applies."),
-            Self::UnknownField => ("TP1007", "A field is not known and has no effect."),
-            Self::UnknownKey => ("TP1008", "A data key is not known and has no effect."),
-            Self::EmptySelector => ("TP1009", "A node entry selects no node, or every node."),
-            Self::BadSelector => ("TP1010", "A label selector cannot be evaluated."),
-            Self::Overlap => ("TP1011", "Two node entries select the same node."),
-            Self::EntryName => ("TP1012", "A node entry's name is missing or taken."),
-            Self::NetworkBudget => ("TP1013", "Network shares add up to more than there is."),
-            Self::NoEffect => ("TP1014", "A setting cannot take effect where it stands."),
-            Self::AgentRefuses => ("TP1015", "The node agent does not act on this value."),
-            Self::DuplicateField => ("TP1016", "A field is given twice; the last one counts."),
-            Self::FieldCase => ("TP1017", "A field's name differs in case from the real one."),
-            Self::HostApplicationPriority => {
-                ("TP1018", "A host application has no priority; its QoS class decides.")
+            /// The number and one sentence on what it means.
+            pub fn describe(self) -> (&'static str, &'static str) {
+                match self {
+                    $(Self::$name => ($number, $meaning),)*
+                }
             }
         }
-    }
+    };
+}
+
+codes! {
+    Syntax = "TP1001", "The text is not valid JSON.";
+    WrongType = "TP1002", "A field holds a value of another type.";
+    BadText = "TP1003", "A text does not have the form its field needs.";
+    OutOfRange = "TP1004", "A number lies outside its limits.";
+    OutOfOrder = "TP1005", "Two bounds are the wrong way round.";
+    UnknownPolicy = "TP1006", "A policy name is not known; its default applies.";
+    UnknownField = "TP1007", "A field is not known and has no effect.";
+    UnknownKey = "TP1008", "A data key is not known and has no effect.";
+    EmptySelector = "TP1009", "A node entry selects no node, or every node.";
+    BadSelector = "TP1010", "A label selector cannot be evaluated.";
+    Overlap = "TP1011", "Two node entries select the same node.";
+    EntryName = "TP1012", "A node entry's name is missing or taken.";
+    NetworkBudget = "TP1013", "Network shares add up to more than there is.";
+    NoEffect = "TP1014", "A setting cannot take effect where it stands.";
+    AgentRefuses = "TP1015", "The node agent does not act on this value.";
+    DuplicateField = "TP1016", "A field is given twice; the last one counts.";
+    FieldCase = "TP1017", "A field's name differs in case from the real one.";
+    HostApplicationPriority = "TP1018", "A host application has no priority; its QoS class decides.";
+    NodeStrategy = "TP1101", "A node's colocation-strategy annotation is not used.";
+    NodeRatio = "TP1102", "A node's ratio label is not used.";
+    LabelAsAnnotation = "TP1103", "A label's key stands among the annotations, where nobody reads it.";
+    ThirdParty = "TP1104", "A node's thirdPartyAllocations cannot be read; nothing is taken off.";
+    NodeReservation = "TP1105", "A node's reservation is not used.";
+    NodeBandwidth = "TP1106", "A node's network-bandwidth is not a quantity.";
+    NormalizationSwitch = "TP1107", "A node's cpu-normalization-enabled is not a boolean.";
+    UsageThresholds = "TP1108", "A node's usage-thresholds are not used.";
+    NodeWord = "TP1109", "A node's label holds an unknown word and counts as absent.";
+    SystemQos = "TP1110", "A node's system-qos-resource is not used.";
+    UnknownQos = "TP1201", "A pod's QoS label is not a QoS class and counts as absent.";
+    UnknownPriorityClass = "TP1202", "A pod's priority-class label is not a class; the pod has none.";
+    ForbiddenCombination = "TP1203", "QoS class and priority class of a pod exclude each other.";
+    PointlessCombination = "TP1204", "QoS class and priority class of a pod work against each other.";
+    BatchNeedsBestEffort = "TP1205", "A pod asks for batch resources without QoS class BE.";
+    WholeCpus = "TP1206", "An LSE or LSR pod does not ask for whole CPUs.";
+    RequestIsNotLimit = "TP1207", "Requests and limits of an LSE or LSR pod differ.";
+    Immutable = "TP1208", "A pod's class or priority was changed after its creation.";
+    ProfilePriorityClass = "TP1209", "A profile names a PriorityClass that does not exist.";
+    ProfileProbability = "TP1210", "A profile's probability is not a percentage.";
+    ProfilePatch = "TP1211", "A profile's patch does not fit a pod.";
+    SchedulingAnnotation = "TP1212", "A pod's scheduling annotation cannot be read; the pod stays pending.";
+    AgentAnnotation = "TP1213", "A pod's annotation for the node agent is not used.";
+    GroupIdentity = "TP1214", "A pod's CPU group identity is not one of -1 to 2.";
+    EvictionPolicy = "TP1215", "A pod's eviction-policy cannot be read; no node feature evicts it.";
+    PodNumber = "TP1216", "A number on a pod cannot be read; its default counts.";
+    GangSize = "TP1217", "A gang has no readable minimum; its pods stay pending.";
+    DeviceRequest = "TP1218", "A pod's device requests do not go together.";
+    ReservePod = "TP1219", "A pod carries the mark of the scheduler's own stand-ins.";
+    ParentQuota = "TP1220", "A pod counts against a quota that is a parent of others.";
+    ReservationShape = "TP1301", "A reservation lacks owners or a template.";
+    OwnerSelector = "TP1302", "A reservation's owner can never match.";
+    QuotaBounds = "TP1303", "Bounds of a quota contradict each other.";
+    QuotaParent = "TP1304", "A quota's parent does not exist or is not a parent.";
+    QuotaKeys = "TP1305", "Resources of a quota and of its relatives differ.";
+    QuotaSum = "TP1306", "Minimums of quotas add up to more than their parent's.";
+    QuotaTree = "TP1307", "A quota's tree cannot be changed, nor differ from its relatives'.";
+    QuotaNamespace = "TP1308", "A namespace belongs to two quotas.";
+    QuotaBuiltIn = "TP1309", "A built-in quota cannot be changed or deleted.";
+    QuotaInUse = "TP1310", "A quota is in use by pods or other quotas.";
+    QuotaUsed = "TP1311", "A quota's maximum is below what is used.";
+    QuotaName = "TP1312", "A quota's name is taken.";
+    QuotaGuarantee = "TP1313", "No ancestor of a quota has room for its guarantee.";
+    PodRef = "TP1314", "A migration job does not say which pod to move.";
+    ResourceRatio = "TP1315", "A quota profile's ratio is not above 0 and at most 1.";
 }
 
 impl fmt::Display for Code {

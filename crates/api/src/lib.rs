@@ -1,8 +1,15 @@
 //! The wire: every name and shape that crosses a process boundary.
 
+pub mod check;
 pub mod config;
 pub mod document;
 pub mod finding;
 pub mod json;
+pub mod kind;
+pub mod metadata;
+pub mod priority;
+pub mod protocol;
+pub mod qos;
+pub mod resources;
 pub mod shape;
 pub mod strategy;

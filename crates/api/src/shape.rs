@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json};
 use units::{CpuSet, GoDuration, Quantity};
 
-use crate::finding::{Code, Finding};
+use crate::finding::{Code, Finding, Position};
 use crate::json::{self, Member, Node, Value};
 
 /// The outline of a type: what may stand where.
@@ -25,13 +25,17 @@ use crate::json::{self, Member, Node, Value};
 pub enum Shape {
     Any,
     Bool,
-    Int { bits: u32 },
+    Int {
+        bits: u32,
+    },
     Float,
     Text,
     IntOrText,
     Duration,
     Quantity,
     CpuSet,
+    /// One of these words; another is reported and counts as absent.
+    Word(Vec<String>),
     List(Box<Shape>),
     Map(Box<Shape>),
     Object(BTreeMap<String, Shape>),
@@ -39,24 +43,7 @@ pub enum Shape {
 
 /// Reads `text` as a `T`. The value is there unless a finding is an error.
 pub fn read<T: DeserializeOwned + JsonSchema>(text: &str) -> (Option<T>, Vec<Finding>) {
-    let node = match json::parse(text) {
-        Ok(node) => node,
-        Err(error) => return (None, vec![error.into()]),
-    };
-    let mut findings = Vec::new();
-    let value = Shape::of::<T>().fit(&node, &mut findings);
-    if findings.iter().any(Finding::is_error) {
-        return (None, findings);
-    }
-    match serde_json::from_value(value) {
-        Ok(value) => (Some(value), findings),
-        Err(error) => {
-            let rule = format!("cannot be read: {error}");
-            let fix = "compare with the example in the documentation";
-            findings.push(Finding::error(Code::WrongType, rule, fix).at(node.at));
-            (None, findings)
-        }
-    }
+    Shape::of::<T>().read(text)
 }
 
 /// The JSON schema of `T` in one piece, without references.
@@ -73,9 +60,48 @@ impl Shape {
         Self::from_schema(&schema_of::<T>())
     }
 
+    /// As [`read`], for whoever keeps the outline of `T`. A lone `null` is
+    /// absent and no finding.
+    pub(crate) fn read<T: DeserializeOwned>(&self, text: &str) -> (Option<T>, Vec<Finding>) {
+        let node = match json::parse(text) {
+            Ok(node) => node,
+            Err(error) => return (None, vec![self.bare_word(text).unwrap_or(error.into())]),
+        };
+        let mut findings = Vec::new();
+        let value = self.fit(&node, &mut findings);
+        if findings.iter().any(Finding::is_error) {
+            return (None, findings);
+        }
+        let is_null = value.is_null();
+        match serde_json::from_value(value) {
+            Ok(value) => (Some(value), findings),
+            Err(_) if is_null => (None, findings),
+            Err(error) => {
+                let rule = format!("cannot be read: {error}");
+                let fix = "compare with the example in the documentation";
+                findings.push(Finding::error(Code::WrongType, rule, fix).at(node.at));
+                (None, findings)
+            }
+        }
+    }
+
+    /// A text that was never meant as JSON: say what is expected instead of why it is none.
+    fn bare_word(&self, text: &str) -> Option<Finding> {
+        let is_nested = matches!(self, Self::List(_) | Self::Map(_) | Self::Object(_));
+        let starts_bare = text.starts_with(|c: char| c.is_alphanumeric());
+        let at = Position { line: 1, column: 1 };
+        let node = Node { at, value: Value::String(text.to_owned()) };
+        let finding = || self.wrong_type(&node).at(at).value(node.to_string());
+        (is_nested && starts_bare).then(finding)
+    }
+
     pub(crate) fn from_schema(schema: &Json) -> Self {
         let Some(schema) = schema.as_object() else { return Self::Any };
         match schema.get("x-tidepool-kind").and_then(Json::as_str) {
+            Some("word") => {
+                let words = schema.get("enum").and_then(Json::as_array).into_iter().flatten();
+                return Self::Word(words.filter_map(Json::as_str).map(str::to_owned).collect());
+            }
             Some("duration") => return Self::Duration,
             Some("quantity") => return Self::Quantity,
             Some("cpuset") => return Self::CpuSet,
@@ -135,6 +161,14 @@ impl Shape {
             (Self::Int { bits }, Value::Number(text)) if fits(text, *bits) => Some(node.to_value()),
             (Self::Float, Value::Number(text)) if text.parse().is_ok_and(f64::is_finite) => {
                 Some(node.to_value())
+            }
+            (Self::Word(words), Value::String(text)) => {
+                let is_known = words.contains(text);
+                if !is_known && !text.is_empty() {
+                    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+                    findings.push(unknown_word(text, &words).at(node.at).path(path));
+                }
+                is_known.then(|| node.to_value())
             }
             (Self::IntOrText, Value::String(_)) => Some(node.to_value()),
             (Self::IntOrText, Value::Number(text)) if fits(text, 32) => Some(node.to_value()),
@@ -217,7 +251,7 @@ impl Shape {
             Self::Bool => ("true or false", "write true or false without quotes".to_owned()),
             Self::Int { bits } => return wrong_int(node, *bits),
             Self::Float => ("a number", "write the number without quotes".to_owned()),
-            Self::Text => ("a string", "put the value in double quotes".to_owned()),
+            Self::Text | Self::Word(_) => ("a string", "put the value in double quotes".to_owned()),
             Self::IntOrText | Self::Quantity => {
                 ("a whole number or a string", "write it as 30 or \"30%\"".to_owned())
             }
@@ -300,6 +334,16 @@ fn unknown_field(member: &Member, path: &str, nearest: Option<&str>) -> Finding 
     Finding::warning(Code::UnknownField, "unknown field, ignored", fix)
         .at(member.at)
         .path(join(path, &member.name))
+}
+
+/// A word that is not one of the known ones.
+pub(crate) fn unknown_word(word: &str, known: &[&str]) -> Finding {
+    let rule = format!("must be one of {}; ignored", known.join(", "));
+    let fix = match nearest(word, known.iter().copied()) {
+        Some(known) => format!("did you mean {known}?"),
+        None => "use one of these words, in this spelling".to_owned(),
+    };
+    Finding::warning(Code::UnknownPolicy, rule, fix).value(format!("{word:?}"))
 }
 
 /// Warns once for each name that stands again later in the same object.

@@ -194,28 +194,25 @@ fn the_node_has_the_last_word() {
     assert_eq!(view.node_slo_json()["systemStrategy"]["totalNetworkBandwidth"], "10G");
     let normalization = view.strategy(Key::Normalization).unwrap();
     assert_eq!(normalization.get(&["enable"]).unwrap().value, true);
-    assert!(view.findings.is_empty(), "{:#?}", view.findings);
+    assert!(view.conflicts.is_empty(), "{:#?}", view.conflicts);
 }
 
 #[test]
-fn bad_words_of_a_node_are_ignored_and_reported() {
+fn bad_words_of_a_node_are_ignored() {
     let config = load(&[("colocation-config", r#"{"enable": true}"#)]);
     let cases = [
-        ("not JSON", "{", "TP1001"),
-        ("wrong type", r#"{"degradeTimeMinutes": "5"}"#, "TP1002"),
-        ("out of limits", r#"{"degradeTimeMinutes": 0}"#, "TP1004"),
+        ("not JSON", "{"),
+        ("wrong type", r#"{"degradeTimeMinutes": "5"}"#),
+        ("out of limits", r#"{"degradeTimeMinutes": 0}"#),
     ];
-    for (name, text, code) in cases {
+    for (name, text) in cases {
         let view =
             config.for_node(&node(&[], &[("node.koordinator.sh/colocation-strategy", text)]));
-        let codes: Vec<String> = view.findings.iter().map(|f| f.code.to_string()).collect();
-        assert_eq!(codes, [code], "{name}");
         let leaf = view.strategy(Key::Colocation).unwrap().get(&["degradeTimeMinutes"]).unwrap();
         assert_eq!((&leaf.value, &leaf.source), (&json!(15), &Source::BuiltIn), "{name}");
     }
     for bad in ["60%", "abc", "-0.1", "NaN", "inf"] {
         let view = config.for_node(&node(&[("node.koordinator.sh/cpu-reclaim-ratio", bad)], &[]));
-        assert_eq!(view.findings.len(), 1, "{bad}");
         let colocation = view.strategy(Key::Colocation).unwrap();
         assert_eq!(colocation.get(&["cpuReclaimThresholdPercent"]).unwrap().value, 60, "{bad}");
     }
@@ -233,6 +230,29 @@ fn a_node_entry_can_switch_colocation_off_but_not_on() {
     assert!(!entry(true, false));
     assert!(!entry(false, true));
     assert!(!entry(false, false));
+}
+
+/// A node that lends nothing is measured by the built-in policy.
+#[test]
+fn the_collect_policy_follows_the_node_that_lends() {
+    let policy = |text: &str| {
+        let view = load(&[("colocation-config", text)]).for_node(&node(&[], &[]));
+        let policy = view.metric_collect_policy().unwrap();
+        (policy.report_interval_seconds, policy.node_memory_collect_policy)
+    };
+    let default = Some("usageWithoutPageCache".to_owned());
+    let cases = [
+        ("off", r#"{"metricReportIntervalSeconds": 30}"#, (Some(60), default.clone())),
+        (
+            "on",
+            r#"{"enable": true, "metricReportIntervalSeconds": 30}"#,
+            (Some(30), default.clone()),
+        ),
+        ("unknown", r#"{"enable": true, "metricMemoryCollectPolicy": "rss"}"#, (Some(60), default)),
+    ];
+    for (name, text, want) in cases {
+        assert_eq!(policy(text), want, "{name}");
+    }
 }
 
 #[test]

@@ -38,11 +38,13 @@ enum Command {
     Reference(reference::Command),
 }
 
-/// How a command ended when nothing went wrong with the command itself.
+/// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Done,
     Findings,
+    /// Part of the work was not possible, and the command has said why.
+    Failed,
 }
 
 fn main() -> ExitCode {
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
     match result {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Findings) => ExitCode::from(1),
+        Ok(Outcome::Failed) => ExitCode::from(2),
         Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("tidepool: {error:#}");

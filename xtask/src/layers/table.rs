@@ -42,7 +42,7 @@ use MayUse::{Everything, These};
 
 pub(crate) const TABLE: &[Row] = &[
     row("units", These(&[]), Engine, 2_500),
-    row("api", These(&[]), Engine, 8_000),
+    row("api", These(&[]), Engine, 13_000),
     row("stats", These(&[]), Engine, 3_000),
     row("host", These(&[]), Shell, 9_000),
     row("qos", These(&["api", "stats"]), Engine, 9_000),

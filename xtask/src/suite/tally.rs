@@ -15,13 +15,8 @@ impl Note {
     }
 }
 
-/// How a step that is not a test run ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    Passed,
-    Failed(String),
-    Skipped(String),
-}
+/// How a step that is not a test run ended: well, or with a reason.
+pub(crate) type Outcome = Result<(), String>;
 
 /// All results so far. Everything that did not pass is a note, so nothing can be
 /// counted without being explained.
@@ -35,9 +30,8 @@ pub(crate) struct Tally {
 impl Tally {
     pub(crate) fn record(&mut self, what: &str, outcome: Outcome) {
         match outcome {
-            Outcome::Passed => self.passed += 1,
-            Outcome::Failed(why) => self.failed.push(Note::new(what, why)),
-            Outcome::Skipped(why) => self.skipped.push(Note::new(what, why)),
+            Ok(()) => self.passed += 1,
+            Err(why) => self.failed.push(Note::new(what, why)),
         }
     }
 
@@ -88,13 +82,12 @@ mod tests {
 
     fn mixed() -> Tally {
         let mut tally = Tally::default();
-        tally.record("format", Outcome::Passed);
-        tally.record("lints", Outcome::Failed("exit status: 101".into()));
-        tally.record("docs", Outcome::Skipped("no page yet".into()));
+        tally.record("format", Ok(()));
+        tally.record("lints", Err("exit status: 101".into()));
         tally.add(Tally {
             passed: 3,
             failed: vec![Note::new("units: a", "src/lib.rs:1:2: no")],
-            skipped: vec![],
+            skipped: vec![Note::new("host: b", "needs a cgroup root")],
         });
         tally
     }
@@ -103,7 +96,7 @@ mod tests {
     fn every_result_that_did_not_pass_is_explained_above_the_counts() {
         assert_eq!(
             mixed().to_string(),
-            "skipped: docs: no page yet\n\
+            "skipped: host: b: needs a cgroup root\n\
              failed: lints: exit status: 101\n\
              failed: units: a: src/lib.rs:1:2: no\n\
              4 passed, 2 failed, 1 skipped"
@@ -115,24 +108,24 @@ mod tests {
     fn the_verdict_is_the_worst_result() {
         let mut tally = Tally::default();
         assert_eq!(tally.verdict(), "nothing to do");
-        tally.record("format", Outcome::Passed);
+        tally.record("format", Ok(()));
         assert_eq!(tally.verdict(), "ok");
-        tally.record("docs", Outcome::Skipped("no page yet".into()));
+        tally.skipped.push(Note::new("host: b", "needs a cgroup root"));
         assert_eq!(tally.verdict(), "skipped in part");
-        tally.record("lints", Outcome::Failed("exit status: 101".into()));
+        tally.record("lints", Err("exit status: 101".into()));
         assert_eq!(tally.verdict(), "failed");
     }
 
     #[test]
     fn a_skip_is_green_here_and_red_on_ci() {
         let mut tally = Tally::default();
-        tally.record("docs", Outcome::Skipped("no page yet".into()));
+        tally.skipped.push(Note::new("host: b", "needs a cgroup root"));
         assert!(tally.is_green());
         tally.refuse_skips();
         assert!(!tally.is_green());
         assert_eq!(
             tally.to_string(),
-            "failed: docs: skipped, which CI does not accept: no page yet\n\
+            "failed: host: b: skipped, which CI does not accept: needs a cgroup root\n\
              0 passed, 1 failed, 0 skipped"
         );
     }

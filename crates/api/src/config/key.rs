@@ -14,6 +14,7 @@ use serde_json::Value as Json;
 
 use crate::finding::Code;
 use crate::json::Node;
+use crate::protocol::name::config_map;
 use crate::shape::{Shape, schema_of};
 use crate::strategy::{
     ColocationStrategy, CpuBurstStrategy, CpuNormalizationStrategy, HostApplicationSpec,
@@ -46,14 +47,14 @@ impl Key {
 
     pub fn name(self) -> &'static str {
         match self {
-            Self::Colocation => "colocation-config",
-            Self::Threshold => "resource-threshold-config",
-            Self::Qos => "resource-qos-config",
-            Self::Burst => "cpu-burst-config",
-            Self::System => "system-config",
-            Self::HostApplication => "host-application-config",
-            Self::Normalization => "cpu-normalization-config",
-            Self::Amplification => "resource-amplification-config",
+            Self::Colocation => config_map::COLOCATION,
+            Self::Threshold => config_map::RESOURCE_THRESHOLD,
+            Self::Qos => config_map::RESOURCE_QOS,
+            Self::Burst => config_map::CPU_BURST,
+            Self::System => config_map::SYSTEM,
+            Self::HostApplication => config_map::HOST_APPLICATION,
+            Self::Normalization => config_map::CPU_NORMALIZATION,
+            Self::Amplification => config_map::RESOURCE_AMPLIFICATION,
         }
     }
 

@@ -107,7 +107,7 @@ const fn policy(
     Limit { pattern, rule: Rule::Policy { known, default } }
 }
 
-const MEMORY_POLICIES: &[&str] =
+pub(super) const MEMORY_POLICIES: &[&str] =
     &["usageWithoutPageCache", "usageWithHotPageCache", "usageWithPageCache"];
 
 const COLOCATION: &[Limit] = &[

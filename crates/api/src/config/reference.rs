@@ -112,7 +112,7 @@ fn type_name(shape: &Shape) -> &'static str {
         Shape::Bool => "boolean",
         Shape::Int { .. } => "integer",
         Shape::Float => "number",
-        Shape::Text => "text",
+        Shape::Text | Shape::Word(_) => "text",
         Shape::IntOrText => "percent or bandwidth",
         Shape::Duration => "duration",
         Shape::Quantity => "quantity",

@@ -68,13 +68,14 @@ pub struct CpuQos {
     /// Turns the CPU settings on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enable: Option<bool>,
-    /// Group identity (`cpu.bvt_warp_ns`), from -1 for work that yields to 2 for work that preempts.
+    /// Group identity (`cpu.bvt_warp_ns`), from -1 for work that yields to 2 for work that
+    /// preempts, with the policy `groupIdentity`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group_identity: Option<i64>,
-    /// 1 makes the cgroup idle class (`cpu.idle`), 0 leaves it normal.
+    /// 1 makes the cgroup idle class (`cpu.idle`), 0 leaves it normal, with the policy `coreSched`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sched_idle: Option<i64>,
-    /// Keeps work of lower identity off the sibling hyper-thread.
+    /// Keeps idle-class work off the sibling hyper-thread, with the policy `coreSched`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub core_expeller: Option<bool>,
 }
@@ -109,7 +110,7 @@ pub struct MemoryQos {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1000))]
     pub wmark_scale_permill: Option<i64>,
-    /// Shift of the node's low watermark for this cgroup (`memory.wmark_min_adj`), in percent;
+    /// Shift of the node's minimum watermark for this cgroup (`memory.wmark_min_adj`), in percent;
     /// negative is reclaimed later.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = -25, max = 50))]
@@ -232,7 +233,7 @@ pub struct BlockIo {
     #[serde(rename = "writeBPS", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub write_bps: Option<i64>,
-    /// Share of the disk under contention, in percent of the largest weight.
+    /// Weight of this work when the disk is contended, from 1 to 100.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100))]
     pub io_weight_percent: Option<i64>,

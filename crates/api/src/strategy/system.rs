@@ -24,8 +24,7 @@ pub struct SystemStrategy {
     /// 1 switches the kernel's CPU group identities on, 0 off.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sched_group_identity_enabled: Option<i64>,
-    /// Idle time a CPU keeps in hand before best-effort tasks are pulled to it
-    /// (`kernel.sched_idle_saver_wmark`), in nanoseconds.
+    /// Watermark of the kernel's idle saver (`kernel.sched_idle_saver_wmark`), in nanoseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sched_idle_saver_wmark: Option<i64>,
     /// Scheduler features of the kernel to switch on (true) or off (false), by name.

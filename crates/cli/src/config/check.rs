@@ -76,20 +76,32 @@ struct Report {
 impl Arguments {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
         let mut findings = Vec::new();
+        let mut readable = true;
         for path in &self.files {
-            let text = Text::read(path)?;
-            let found = self.check(path, &text)?;
-            findings
-                .extend(found.into_iter().filter(|f| f.finding.is_error() || !self.no_warnings));
+            match Text::read(path).and_then(|text| self.check(path, &text)) {
+                Ok(found) => findings.extend(found),
+                Err(error) => {
+                    readable = false;
+                    eprintln!("tidepool: {error:#}");
+                }
+            }
         }
+        findings.retain(|located| located.finding.is_error() || !self.no_warnings);
         findings.sort_by_key(|located| located.finding.severity);
         let errors = findings.iter().filter(|located| located.finding.is_error()).count();
         let report = Report { warnings: findings.len() - errors, findings, errors };
+        if !readable && report.findings.is_empty() {
+            return Ok(Outcome::Failed);
+        }
         match self.output {
             Some(_) => output::print_as(output::Format::Json, &report)?,
             None => output::print(&self.for_people(&report))?,
         }
-        Ok(if report.findings.is_empty() { Outcome::Done } else { Outcome::Findings })
+        Ok(match report.findings.is_empty() {
+            _ if !readable => Outcome::Failed,
+            true => Outcome::Done,
+            false => Outcome::Findings,
+        })
     }
 
     fn check(&self, path: &Path, text: &Text) -> anyhow::Result<Vec<Located>> {

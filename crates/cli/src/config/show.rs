@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use api::check::check_node;
 use api::config::{self, Config, Key, NodeView, Options};
 use api::document::{self, object_name};
 use clap::Args;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::api::core::v1::Node;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -75,22 +76,23 @@ impl Arguments {
         }
         let config_map = only(&Text::read(&self.file)?, "ConfigMap")?;
         let node = only(&Text::read(&self.node)?, "Node")?;
-        let metadata: ObjectMeta = serde_json::from_value(node["metadata"].clone())
-            .with_context(|| format!("metadata of {}", object_name(&node)))?;
+        let node: Node =
+            serde_json::from_value(node.clone()).with_context(|| object_name(&node))?;
 
         let object = object_name(&config_map);
         let (data, mut findings) = config::data_of(&config_map, &object);
         let (config, loading) = Config::load(&data, None, &object, Options::default());
-        let mut view = config.for_node(&metadata);
+        let mut view = config.for_node(&node.metadata);
         findings.extend(loading);
-        findings.append(&mut view.findings);
+        findings.extend(check_node(&node));
+        findings.append(&mut view.conflicts);
         for finding in &findings {
             eprintln!("{finding}\n");
         }
         if self.as_agent {
             view = view.as_agent_sees();
         }
-        let name = metadata.name.unwrap_or_default();
+        let name = node.metadata.name.unwrap_or_default();
         match self.output {
             Some(format) => output::print_as(format, &shown(&name, &view))?,
             None => output::print(&for_people(&name, &config, &view))?,

@@ -1,0 +1,10 @@
+//! The store from the outside: its rules, its model, its crashes.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod crash;
+mod disk;
+mod model;
+mod semantics;
+mod support;
+mod watch;
