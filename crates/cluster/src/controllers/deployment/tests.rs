@@ -124,11 +124,11 @@ impl World {
                 Action::Delete(set) => {
                     self.sets.remove(set.metadata.name.as_deref().unwrap());
                 }
-                Action::Revision(revision) => {
-                    let annotations = self.deployment.metadata.annotations.get_or_insert_default();
-                    annotations.insert(REVISION.into(), revision);
-                }
             }
+        }
+        if let Some(revision) = &plan.revision {
+            let annotations = self.deployment.metadata.annotations.get_or_insert_default();
+            annotations.insert(REVISION.into(), revision.clone());
         }
         self.deployment.status = Some(plan.status.clone());
         plan
@@ -305,7 +305,9 @@ fn the_first_rollout_labels_numbers_and_remembers() {
         ("kubectl.kubernetes.io/last-applied-configuration", "{}"),
     ]));
     let plan = world.step();
-    assert_eq!(plan.actions.len(), 2, "{:?}", plan.actions);
+    assert_eq!(plan.actions.len(), 1, "{:?}", plan.actions);
+    assert_eq!(plan.revision.as_deref(), Some("1"));
+    assert_eq!(world.plan().revision, None, "written once");
     let set = world.set("v1").unwrap();
     let hash = set.metadata.labels.as_ref().unwrap()[POD_TEMPLATE_HASH].clone();
     assert_eq!(set.metadata.name, Some(format!("web-{hash}")));
