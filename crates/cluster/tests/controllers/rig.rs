@@ -17,7 +17,7 @@ use kube::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
-use tokio::task::JoinSet;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// Annotation with which a pod tells the pretending node how it ends: `Succeeded` or `Failed`.
@@ -28,8 +28,35 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) struct Rig {
     pub(crate) client: Client,
+    node: Task,
+    controllers: Task,
+}
+
+/// A task and how to end it.
+struct Task {
     shutdown: CancellationToken,
-    tasks: JoinSet<()>,
+    running: JoinHandle<()>,
+}
+
+impl Task {
+    fn start<F>(run: impl FnOnce(CancellationToken) -> F) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let shutdown = CancellationToken::new();
+        let running = tokio::spawn(run(shutdown.clone()));
+        Self { shutdown, running }
+    }
+
+    async fn stop(self) {
+        self.shutdown.cancel();
+        self.running.await.expect("tasks end when they are told to");
+    }
+}
+
+async fn control(client: Client, shutdown: CancellationToken) {
+    let run = controllers::run_with(client, Settings::default(), shutdown);
+    run.await.expect("controllers run until they are told to stop");
 }
 
 /// A cluster with one node that runs nothing and says it does.
@@ -37,13 +64,10 @@ pub(crate) async fn rig() -> Rig {
     let store = Store::in_memory(Limits::default()).expect("a writer thread can be started");
     let server = ApiServer::start(store, Options::default()).await;
     let client = Client::new(router(server), "default");
-    let shutdown = CancellationToken::new();
-    let mut tasks = JoinSet::new();
     add_node(&client, "n1").await;
-    tasks.spawn(pretend(client.clone(), shutdown.clone()));
-    let run = controllers::run_with(client.clone(), Settings::default(), shutdown.clone());
-    tasks.spawn(async move { run.await.expect("controllers run until they are told to stop") });
-    Rig { client, shutdown, tasks }
+    let node = Task::start(|shutdown| pretend(client.clone(), shutdown));
+    let controllers = Task::start(|shutdown| control(client.clone(), shutdown));
+    Rig { client, node, controllers }
 }
 
 pub(crate) async fn add_node(client: &Client, name: &str) {
@@ -112,11 +136,15 @@ impl Rig {
         api.patch(name, &PatchParams::default(), &patch).await.expect("the patch fits")
     }
 
-    pub(crate) async fn stop(mut self) {
-        self.shutdown.cancel();
-        while let Some(ended) = self.tasks.join_next().await {
-            ended.expect("tasks end when they are told to");
-        }
+    /// Ends the controllers wherever they are, and starts them anew with nothing remembered.
+    pub(crate) async fn restart_controllers(&mut self) {
+        let next = Task::start(|shutdown| control(self.client.clone(), shutdown));
+        std::mem::replace(&mut self.controllers, next).stop().await;
+    }
+
+    pub(crate) async fn stop(self) {
+        self.controllers.stop().await;
+        self.node.stop().await;
     }
 }
 

@@ -118,6 +118,49 @@ async fn a_large_deployment_has_exactly_its_pods() {
     rig.stop().await;
 }
 
+/// The old and the new ones even run side by side for a moment.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn new_controllers_go_on_where_the_last_ones_stopped() {
+    let mut rig = rig().await;
+    let deployments: Api<Deployment> = rig.api();
+    rig.create(&deployments, deployment("web", 40)).await;
+    let jobs: Api<Job> = rig.api();
+    let job = json!({
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": { "name": "work" },
+        "spec": {
+            "completions": 30,
+            "parallelism": 4,
+            "template": {
+                "metadata": { "annotations": { ENDS: "Succeeded" } },
+                "spec": {
+                    "restartPolicy": "Never",
+                    "containers": [{ "name": "main", "image": "v1" }],
+                },
+            },
+        },
+    });
+    rig.create(&jobs, job).await;
+    let pods: Api<Pod> = rig.api();
+    for wanted in [5, 15, 30] {
+        until_all(&pods, "some pods", |pods| pods.len() >= wanted).await;
+        rig.restart_controllers().await;
+    }
+    until(&deployments, "web", "rolled out", is_rolled_out).await;
+    let done = until(&jobs, "work", "complete", |job| {
+        job.status.as_ref().is_some_and(|status| status.completion_time.is_some())
+    })
+    .await;
+    assert_eq!(done.status.unwrap().succeeded, Some(30));
+    let is_exact = |pods: &[Pod]| {
+        pods.iter().filter(|pod| pod.labels().get("app").is_some_and(|app| app == "web")).count()
+            == 40
+    };
+    until_all(&pods, "forty pods", is_exact).await;
+    rig.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_job_runs_to_completion() {
     let rig = rig().await;
