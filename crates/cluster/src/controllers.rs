@@ -61,7 +61,7 @@ mod writer;
 use jiff::SignedDuration;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
-use tracing::info;
+use tracing::debug;
 
 use self::{
     binder::Binder,
@@ -71,7 +71,7 @@ use self::{
     disruption::Budgets,
     drive::{Controller, drive},
     eviction::Evictions,
-    garbage::{Garbage, follow_shared},
+    garbage::{Garbage, Monitors, follow_shared},
     job::Jobs,
     namespace::Namespaces,
     node_health::NodeHealth,
@@ -118,39 +118,26 @@ pub async fn run_with(
     let mut tasks = Tasks::default();
     let record = recorder::record(client.clone(), notes, settings.clock.clone(), shutdown.clone());
     tasks.spawn("recorder of events".into(), record);
-    let mut workers =
-        Workers { client: client.clone(), events, settings, shutdown: shutdown.clone(), tasks };
 
     // Controllers subscribe before the watches start, so that none misses the first list.
     let monitors = follow_shared(&caches);
     let garbage = Garbage::new(client.clone(), monitors.clone());
-    let starts = workers.prepare(&caches);
-    caches.follow(&client, &mut workers.tasks, &shutdown);
-    let kinds = monitors.clone().follow_kinds(client, shutdown.clone());
-    workers.tasks.spawn("watch of all kinds".into(), kinds);
-
-    tokio::select! {
-        biased;
-        () = shutdown.cancelled() => {}
-        () = caches.complete() => {
-            info!("caches are filled: starting controllers");
-            for start in starts {
-                start(&mut workers);
-            }
-            workers.start_garbage(garbage, monitors);
-        }
-    }
-    workers.tasks.wait(&shutdown).await
+    let mut workers = Workers { client: client.clone(), events, settings, caches, shutdown, tasks };
+    workers.start_all();
+    workers.start_garbage(garbage, monitors.clone());
+    let Workers { caches, shutdown, mut tasks, .. } = workers;
+    caches.follow(&client, &mut tasks, &shutdown);
+    let kinds = monitors.follow_kinds(client, shutdown.clone());
+    tasks.spawn("watch of all kinds".into(), kinds);
+    tasks.wait(&shutdown).await
 }
-
-/// Starts a controller that is ready to run.
-type Start = Box<dyn FnOnce(&mut Workers) + Send>;
 
 /// What every controller needs to run.
 struct Workers {
     client: Client,
     events: Events,
     settings: Settings,
+    caches: Caches,
     shutdown: CancellationToken,
     tasks: Tasks,
 }
@@ -160,46 +147,53 @@ impl Workers {
         Writer { client: self.client.clone(), name: C::NAME, events: self.events.clone() }
     }
 
-    /// Builds all controllers; they run once the caches are filled.
-    fn prepare(&self, caches: &Caches) -> Vec<Start> {
+    fn start_all(&mut self) {
+        let caches = &self.caches.clone();
         let grace = self.settings.node_grace;
-        let mut starts = vec![
-            later(ReplicaSets::new(caches, self.writer::<ReplicaSets>())),
-            later(Deployments::new(caches, self.writer::<Deployments>())),
-            later(DaemonSets::new(caches, self.writer::<DaemonSets>())),
-            later(StatefulSets::new(caches, self.writer::<StatefulSets>())),
-            later(Jobs::new(caches, self.writer::<Jobs>())),
-            later(Budgets::new(caches, self.writer::<Budgets>())),
-            later(Namespaces::new(caches, self.writer::<Namespaces>())),
-            later(NodeHealth::new(caches, self.writer::<NodeHealth>(), grace)),
-            later(Evictions::new(caches, self.writer::<Evictions>())),
-            later(PodGarbage::new(caches, self.writer::<PodGarbage>())),
-        ];
+        self.start(ReplicaSets::new(caches, self.writer::<ReplicaSets>()));
+        self.start(Deployments::new(caches, self.writer::<Deployments>()));
+        self.start(DaemonSets::new(caches, self.writer::<DaemonSets>()));
+        self.start(StatefulSets::new(caches, self.writer::<StatefulSets>()));
+        self.start(Jobs::new(caches, self.writer::<Jobs>()));
+        self.start(Budgets::new(caches, self.writer::<Budgets>()));
+        self.start(Namespaces::new(caches, self.writer::<Namespaces>()));
+        self.start(NodeHealth::new(caches, self.writer::<NodeHealth>(), grace));
+        self.start(Evictions::new(caches, self.writer::<Evictions>()));
+        self.start(PodGarbage::new(caches, self.writer::<PodGarbage>()));
         if self.settings.binder {
-            starts.push(later(Binder::new(caches, self.writer::<Binder>())));
+            self.start(Binder::new(caches, self.writer::<Binder>()));
         }
-        starts
     }
 
-    fn start<C: Controller>(&mut self, controller: C, queue: Queue<C::Key>) {
-        let task = drive(controller, queue, self.settings.clock.clone(), self.shutdown.clone());
-        self.tasks.spawn(C::NAME.into(), task);
+    fn start<C: Controller>(&mut self, (controller, queue): (C, Queue<C::Key>)) {
+        let caches = self.caches.clone();
+        self.start_after(controller, queue, async move { caches.complete().await });
     }
 
     /// The garbage collector looks at kinds that are in no cache, and waits for them too.
-    fn start_garbage(&mut self, garbage: Garbage, monitors: garbage::Monitors) {
+    fn start_garbage(&mut self, garbage: Garbage, monitors: Monitors) {
+        let (caches, queue) = (self.caches.clone(), monitors.queue.clone());
+        self.start_after(garbage, queue, async move {
+            caches.complete().await;
+            monitors.complete().await;
+        });
+    }
+
+    /// Starts a controller that decides nothing before it can see everything.
+    fn start_after<C: Controller>(
+        &mut self,
+        controller: C,
+        queue: Queue<C::Key>,
+        ready: impl Future<Output = ()> + Send + 'static,
+    ) {
         let (clock, shutdown) = (self.settings.clock.clone(), self.shutdown.clone());
-        self.tasks.spawn(Garbage::NAME.into(), async move {
+        self.tasks.spawn(C::NAME.into(), async move {
             tokio::select! {
                 biased;
                 () = shutdown.cancelled() => return,
-                () = monitors.complete() => {}
+                () = ready => debug!(controller = C::NAME, "caches are filled: starting"),
             }
-            drive(garbage, monitors.queue.clone(), clock, shutdown).await;
+            drive(controller, queue, clock, shutdown).await;
         });
     }
-}
-
-fn later<C: Controller>((controller, queue): (C, Queue<C::Key>)) -> Start {
-    Box::new(move |workers| workers.start(controller, queue))
 }

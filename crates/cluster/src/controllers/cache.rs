@@ -202,10 +202,15 @@ where
     }
 
     /// Follows the watch until told to stop.
-    pub(crate) async fn follow(self, api: Api<K>, shutdown: CancellationToken) {
-        let events = watcher::watcher(api, watcher::Config::default())
-            .default_backoff()
-            .modify(|object| object.managed_fields_mut().clear());
+    ///
+    /// `trim` takes away what no controller looks at, so that it is not kept in memory.
+    pub(crate) async fn follow(self, api: Api<K>, trim: fn(&mut K), shutdown: CancellationToken) {
+        let events = watcher::watcher(api, watcher::Config::default()).default_backoff().modify(
+            move |object| {
+                object.managed_fields_mut().clear();
+                trim(object);
+            },
+        );
         let mut events = pin!(events.take_until(shutdown.cancelled_owned()));
         let mut list = BTreeMap::new();
         while let Some(event) = events.next().await {

@@ -6,7 +6,7 @@ use k8s_openapi::api::{
     apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet},
     batch::v1::Job,
     coordination::v1::Lease,
-    core::v1::{Namespace, Node, PersistentVolumeClaim, Pod},
+    core::v1::{Namespace, Node, PersistentVolumeClaim, Pod, PodSpec},
     policy::v1::PodDisruptionBudget,
 };
 use kube::{Api, Client};
@@ -37,8 +37,12 @@ pub(crate) struct Caches {
 
 /// Does the same for every cache but the leases: they have different types and one life.
 macro_rules! each {
-    ($caches:expr, |$cache:ident| $body:expr) => {
-        each!(@ $caches, $cache, $body, pods nodes namespaces deployments replica_sets daemon_sets
+    ($caches:expr, |$cache:ident| $body:expr) => {{
+        each!(@ $caches, $cache, $body, pods);
+        each!($caches, but_pods, |$cache| $body)
+    }};
+    ($caches:expr, but_pods, |$cache:ident| $body:expr) => {
+        each!(@ $caches, $cache, $body, nodes namespaces deployments replica_sets daemon_sets
             stateful_sets revisions volume_claims jobs budgets)
     };
     (@ $caches:expr, $cache:ident, $body:expr, $($field:ident)*) => {{
@@ -70,12 +74,15 @@ impl Caches {
 
     /// Starts all watches.
     pub(crate) fn follow(&self, client: &Client, tasks: &mut Tasks, shutdown: &CancellationToken) {
-        each!(self, |cache| {
-            let watch = cache.clone().follow(Api::all(client.clone()), shutdown.clone());
+        let pods = self.pods.clone();
+        let watch = pods.follow(Api::all(client.clone()), trim_pod, shutdown.clone());
+        tasks.spawn("watch of Pod".into(), watch);
+        each!(self, but_pods, |cache| {
+            let watch = cache.clone().follow(Api::all(client.clone()), |_| {}, shutdown.clone());
             tasks.spawn(format!("watch of {}", cache.kind()), watch)
         });
         let leases = Api::namespaced(client.clone(), NODE_LEASE_NAMESPACE);
-        let watch = self.leases.clone().follow(leases, shutdown.clone());
+        let watch = self.leases.clone().follow(leases, |_| {}, shutdown.clone());
         tasks.spawn("watch of Lease".into(), watch);
     }
 
@@ -84,4 +91,17 @@ impl Caches {
         each!(self, |cache| cache.complete().await);
         self.leases.complete().await;
     }
+}
+
+/// Keeps of a pod what controllers look at. There may be 150,000 of them, and what their
+/// containers are made of is most of their size.
+fn trim_pod(pod: &mut Pod) {
+    pod.spec = pod.spec.take().map(|spec| PodSpec {
+        node_name: spec.node_name,
+        node_selector: spec.node_selector,
+        affinity: spec.affinity,
+        tolerations: spec.tolerations,
+        scheduling_gates: spec.scheduling_gates,
+        ..PodSpec::default()
+    });
 }

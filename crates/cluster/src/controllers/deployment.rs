@@ -62,8 +62,6 @@ pub(crate) enum Action {
     },
     /// An old ReplicaSet beyond the history limit.
     Delete(Arc<ReplicaSet>),
-    /// Write the number of the rollout on the Deployment.
-    Revision(String),
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -71,6 +69,9 @@ pub(crate) struct Plan {
     /// In this order.
     pub(crate) actions: Vec<Action>,
     pub(crate) status: DeploymentStatus,
+    /// The number of the rollout, if the Deployment does not carry it yet. It is written with the
+    /// status: by itself it would count as a new generation.
+    pub(crate) revision: Option<String>,
     /// When to look again although nothing has happened.
     pub(crate) recheck: Option<Timestamp>,
     pub(crate) why: Why,

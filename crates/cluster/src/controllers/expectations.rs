@@ -6,12 +6,14 @@
 //!
 //! - a created object carries the version of its creation, and versions of one server only grow:
 //!   the cache must have reached it;
-//! - a deleted object must be gone from the cache, or be marked for deletion there.
+//! - a deleted object must be gone from the cache, or be marked for deletion there;
+//! - an owner whose status was written must have come back through the watch. A job that has let
+//!   its counted pods go knows only from its own status that they ever were.
 //!
 //! An expectation that is not met within five minutes is dropped, so that a lost event delays an
 //! owner and does not freeze it.
 
-use std::{collections::HashMap, hash::Hash};
+use std::{collections::HashMap, hash::Hash, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
 use kube::Resource;
@@ -23,10 +25,16 @@ use super::{
 
 const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
 
+/// When to look again at an owner whose expectations are not met: after patience has ended. What
+/// is expected comes with an event, so this is only for an event that got lost.
+pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(301);
+
 /// What one controller waits for, by owner.
 #[derive(Debug)]
 pub(crate) struct Expectations<T> {
     owners: HashMap<T, Expected>,
+    /// The version in which an owner itself was last written.
+    written: HashMap<T, u64>,
 }
 
 #[derive(Debug, Default)]
@@ -38,7 +46,7 @@ struct Expected {
 
 impl<T: Eq + Hash + Clone> Expectations<T> {
     pub(crate) fn new() -> Self {
-        Self { owners: HashMap::new() }
+        Self { owners: HashMap::new(), written: HashMap::new() }
     }
 
     pub(crate) fn created(&mut self, owner: &T, object: &impl Resource, now: Timestamp) {
@@ -67,9 +75,21 @@ impl<T: Eq + Hash + Clone> Expectations<T> {
         is_met || is_old
     }
 
+    /// The owner itself was written.
+    pub(crate) fn written(&mut self, owner: &T, object: &impl Resource) {
+        self.written.insert(owner.clone(), version(object.meta()));
+    }
+
+    /// Is this owner, as the cache has it, as new as our last write of it? If not, the watch will
+    /// bring it.
+    pub(crate) fn is_fresh(&self, owner: &T, cached: &impl Resource) -> bool {
+        self.written.get(owner).is_none_or(|written| version(cached.meta()) >= *written)
+    }
+
     /// The owner is gone.
     pub(crate) fn forget(&mut self, owner: &T) {
         self.owners.remove(owner);
+        self.written.remove(owner);
     }
 
     fn of(&mut self, owner: &T, now: Timestamp) -> &mut Expected {
@@ -120,6 +140,18 @@ mod tests {
             happens(&cache);
             assert_eq!(expectations.are_met(&"rs", &cache, NOW), want, "{name}");
         }
+    }
+
+    #[test]
+    fn an_owner_is_fresh_once_its_last_write_is_back() {
+        let mut expectations = Expectations::new();
+        let at = |version| pod("a").version(version).build();
+        assert!(expectations.is_fresh(&"job", &at(3)), "it was never written");
+        expectations.written(&"job", &at(7));
+        assert!(!expectations.is_fresh(&"job", &at(6)));
+        assert!(expectations.is_fresh(&"job", &at(7)) && expectations.is_fresh(&"job", &at(8)));
+        expectations.forget(&"job");
+        assert!(expectations.is_fresh(&"job", &at(1)));
     }
 
     #[test]

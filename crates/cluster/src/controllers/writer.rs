@@ -20,6 +20,9 @@ use super::{
     recorder::Events,
 };
 
+/// Requests of one controller that may be under way together.
+const AT_ONCE: usize = 64;
+
 /// What an attempt to write, or to read for writing, came to.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {verb} {kind} {key}")]
@@ -209,7 +212,7 @@ impl Writer {
             self.delete::<K>(&seen, DeleteParams::default()).await.map(|()| object.clone())
         });
         let mut batches = Batches { done: Vec::new(), error: None };
-        batches.extend(join_all(deletions).await);
+        batches.extend(in_parallel(deletions.collect()).await);
         batches
     }
 
@@ -248,6 +251,20 @@ impl<R> Batches<R> {
     }
 }
 
+/// Lets requests run side by side, but leaves room for others: the server serves a limited number
+/// at once and refuses the rest.
+pub(crate) async fn in_parallel<F: Future>(requests: Vec<F>) -> Vec<F::Output> {
+    let mut results = Vec::new();
+    let mut rest = requests.into_iter();
+    loop {
+        let some: Vec<_> = rest.by_ref().take(AT_ONCE).collect();
+        if some.is_empty() {
+            return results;
+        }
+        results.extend(join_all(some).await);
+    }
+}
+
 /// Tries one, then two, then four at a time, and stops after a batch with a failure.
 ///
 /// What fails for one pod of a template mostly fails for all of them; a quota that is used up
@@ -261,7 +278,7 @@ where
     let mut size = 1;
     while !rest.is_empty() && batches.error.is_none() {
         let (batch, later) = rest.split_at(size.min(rest.len()));
-        batches.extend(join_all(batch.iter().map(&act)).await);
+        batches.extend(in_parallel(batch.iter().map(&act).collect()).await);
         rest = later;
         size *= 2;
     }

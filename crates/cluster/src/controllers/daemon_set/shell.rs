@@ -21,7 +21,7 @@ use crate::{
         caches::Caches,
         claim::{Owner, claim, selects, workload_selector},
         drive::{Controller, Next},
-        expectations::Expectations,
+        expectations::{Expectations, LOOK_AGAIN},
         key::{Key, Seen},
         merge,
         owners::{enqueue_owner, selecting},
@@ -266,6 +266,7 @@ impl Controller for DaemonSets {
         self.trim(&set, &pods, &kept, hash).await?;
         match error.filter(|error| !error.is_namespace_ending()) {
             Some(error) => Err(error),
+            None if plan.recheck.is_none() && !is_current => Ok(Next::After(LOOK_AGAIN)),
             None => Ok(Next::at(plan.recheck, now)),
         }
     }

@@ -297,8 +297,7 @@ impl<'a> Rollout<'a> {
                 Some(_) => {}
             }
         }
-        actions.extend(revision.map(Action::Revision));
-        Plan { actions, status: self.status, recheck, why }
+        Plan { actions, status: self.status, revision, recheck, why }
     }
 }
 

@@ -8,7 +8,7 @@ use k8s_openapi::api::{
     core::v1::Pod,
 };
 use kube::api::DeleteParams;
-use serde_json::json;
+use serde_json::{Value, json};
 use tracing::debug;
 
 use super::{Action, Observed, plan, refused, sets::is_own};
@@ -18,7 +18,7 @@ use crate::{
         claim::{Owner, claim, selects, workload_selector},
         drive::{Controller, Next},
         key::{Key, Seen, controller_of, uid},
-        merge,
+        merge::{self, precondition},
         owners::{enqueue_owner, owner_key, selecting},
         queue::Queue,
         replica_set::wanted,
@@ -37,8 +37,7 @@ pub(crate) struct Deployments {
 
 /// How the actions of a plan went.
 enum Outcome {
-    /// All done; the Deployment as it is now.
-    Done(Seen),
+    Done,
     /// Something else has the new ReplicaSet's name.
     Collision,
     /// The cache does not know our own ReplicaSet yet, or nothing can be created any more.
@@ -85,7 +84,6 @@ impl Deployments {
         deployment: &Deployment,
         actions: Vec<Action>,
     ) -> Result<Outcome, SyncError> {
-        let mut seen = Seen::of(deployment);
         for action in actions {
             match action {
                 Action::Create(set) => match self.writer.create(&*set).await {
@@ -107,16 +105,9 @@ impl Deployments {
                     let background = DeleteParams::background();
                     self.writer.delete::<ReplicaSet>(&Seen::of(&*set), background).await?;
                 }
-                Action::Revision(revision) => {
-                    let mut metadata = merge::precondition(&seen);
-                    metadata.insert("annotations".into(), json!({ REVISION: revision }));
-                    let patch = json!({ "metadata": metadata });
-                    let patched = self.writer.patch::<Deployment>(&seen.key, &patch).await?;
-                    seen = Seen::of(&patched);
-                }
             }
         }
-        Ok(Outcome::Done(seen))
+        Ok(Outcome::Done)
     }
 
     async fn who_has(
@@ -142,11 +133,19 @@ impl Deployments {
 
     async fn write_status(
         &self,
-        seen: &Seen,
-        before: Option<&DeploymentStatus>,
+        deployment: &Deployment,
         after: &DeploymentStatus,
+        revision: Option<String>,
     ) -> Result<(), SyncError> {
-        match merge::status(seen, before, after) {
+        let seen = Seen::of(deployment);
+        let mut patch = merge::status(&seen, deployment.status.as_ref(), after);
+        if let Some(revision) = revision {
+            let patch = patch.get_or_insert_with(|| json!({ "metadata": precondition(&seen) }));
+            if let Some(metadata) = patch.get_mut("metadata").and_then(Value::as_object_mut) {
+                metadata.insert("annotations".into(), json!({ REVISION: revision }));
+            }
+        }
+        match patch {
             Some(patch) => {
                 self.writer.patch_status::<Deployment>(&seen.key, &patch).await.map(drop)
             }
@@ -183,24 +182,23 @@ impl Controller for Deployments {
         let plan = plan(&observed, now);
         debug!(object = %key, why = ?plan.why, actions = plan.actions.len(), "rollout");
 
-        let before = deployment.status.as_ref();
         match self.act(&deployment, plan.actions).await? {
-            Outcome::Done(seen) => {
-                self.write_status(&seen, before, &plan.status).await?;
+            Outcome::Done => {
+                self.write_status(&deployment, &plan.status, plan.revision).await?;
                 Ok(Next::at(plan.recheck, now))
             }
             Outcome::Wait => Ok(Next::Settled),
             Outcome::Collision => {
-                let mut status = before.cloned().unwrap_or_default();
+                let mut status = deployment.status.clone().unwrap_or_default();
                 let collisions = status.collision_count.unwrap_or(0).saturating_add(1);
                 status.collision_count = Some(collisions);
-                self.write_status(&Seen::of(&*deployment), before, &status).await?;
+                self.write_status(&deployment, &status, None).await?;
                 Ok(Next::After(AFTER_COLLISION))
             }
             Outcome::Refused(error) => {
                 let set = format!("{}-", key.name);
                 let status = refused(&observed, &set, &error.message(), now);
-                self.write_status(&Seen::of(&*deployment), before, &status).await?;
+                self.write_status(&deployment, &status, None).await?;
                 Err(error)
             }
         }

@@ -206,7 +206,8 @@ impl Monitors {
         let mut listed: HashSet<String> = HashSet::new();
         let mut is_first = true;
         while let Some(event) = events.next().await {
-            let is_change = matches!(event, Ok(Event::Apply(_) | Event::Delete(_)));
+            // A list may hold definitions that have come since the kinds were asked for.
+            let is_news = matches!(event, Ok(Event::Apply(_) | Event::Delete(_) | Event::InitDone));
             match event {
                 Ok(Event::Init) => listed.clear(),
                 Ok(Event::InitApply(object)) => {
@@ -229,7 +230,7 @@ impl Monitors {
                     debug!(kind = kind.full_name(), %error, "watch interrupted; will start again");
                 }
             }
-            if is_definition && is_change {
+            if is_definition && is_news {
                 self.changed.notify_one();
             }
         }

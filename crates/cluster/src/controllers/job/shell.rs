@@ -2,7 +2,6 @@
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
-use futures::future::join_all;
 use jiff::Timestamp;
 use k8s_openapi::api::{
     batch::v1::{Job, JobStatus},
@@ -18,12 +17,12 @@ use crate::{
         caches::Caches,
         claim::{Owner, claim, selects, workload_selector},
         drive::{Controller, Next},
-        expectations::Expectations,
+        expectations::{Expectations, LOOK_AGAIN},
         key::{Key, Seen, controller_of, uid},
         merge,
         owners::{owner_key, selecting},
         queue::Queue,
-        writer::{SyncError, Writer, name},
+        writer::{SyncError, Writer, in_parallel, name},
     },
     well_known::JOB_TRACKING,
 };
@@ -101,6 +100,9 @@ impl Jobs {
             self.streaks.remove(key);
             return Ok(Next::Settled);
         };
+        if !self.expectations.is_fresh(key, &*job) {
+            return Ok(Next::After(LOOK_AGAIN));
+        }
         let is_current = self.expectations.are_met(key, &self.caches.pods, now);
         let pods = self.pods(&job).await?;
         let streak = self.streaks.get(key).filter(|(id, _)| id == uid(&*job));
@@ -117,6 +119,9 @@ impl Jobs {
         self.release(&plan.release).await?;
         if let Some(action) = plan.action {
             self.act(&job, action, now).await?;
+        }
+        if plan.recheck.is_none() && !is_current {
+            return Ok(Next::After(LOOK_AGAIN));
         }
         Ok(Next::at(plan.recheck, now))
     }
@@ -191,14 +196,16 @@ impl Jobs {
                 other => other.map(drop),
             }
         });
-        join_all(releases).await.into_iter().collect()
+        in_parallel(releases.collect()).await.into_iter().collect()
     }
 
-    async fn write_status(&self, job: &Job, after: &JobStatus) -> Result<(), SyncError> {
-        match merge::status(&Seen::of(job), job.status.as_ref(), after) {
-            Some(patch) => self.writer.patch_status::<Job>(&Key::of(job), &patch).await.map(drop),
-            None => Ok(()),
+    async fn write_status(&mut self, job: &Job, after: &JobStatus) -> Result<(), SyncError> {
+        let seen = Seen::of(job);
+        if let Some(patch) = merge::status(&seen, job.status.as_ref(), after) {
+            let written = self.writer.patch_status::<Job>(&seen.key, &patch).await?;
+            self.expectations.written(&seen.key, &written);
         }
+        Ok(())
     }
 
     /// One event for each condition that is new.

@@ -1,6 +1,6 @@
 //! The node lifecycle controller: looks at all nodes every five seconds.
 
-use std::{collections::HashMap, fmt};
+use std::{collections::HashMap, fmt, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Node, Pod, PodCondition};
@@ -10,6 +10,7 @@ use tracing::info;
 
 use super::{Action, Memory, Observed, falsely_ready, next_look, plan};
 use crate::controllers::{
+    cache::Change,
     caches::Caches,
     clock::stamp,
     drive::{Controller, Next},
@@ -45,6 +46,12 @@ impl NodeHealth {
     ) -> (Self, Queue<AllNodes>) {
         let queue = Queue::new();
         queue.add(AllNodes);
+        let keys = queue.clone();
+        caches.nodes.subscribe(move |change| {
+            if needs_a_look(change) {
+                keys.add(AllNodes);
+            }
+        });
         (Self { caches: caches.clone(), writer, memory: Memory::default(), grace }, queue)
     }
 
@@ -108,6 +115,18 @@ impl NodeHealth {
     }
 }
 
+/// A node that has just become ready should not wait for its taint to go. A heartbeat alone can
+/// wait for the next look.
+fn needs_a_look(change: &Change<Node>) -> bool {
+    let facts = |node: &Arc<Node>| {
+        let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+        let states: Vec<_> =
+            conditions.map(|one| (one.type_.clone(), one.status.clone())).collect();
+        (states, node.spec.clone())
+    };
+    change.after.is_some() && change.before.as_ref().map(facts) != change.after.as_ref().map(facts)
+}
+
 impl Controller for NodeHealth {
     type Key = AllNodes;
 
@@ -140,5 +159,30 @@ impl Controller for NodeHealth {
             }
         }
         Ok(Next::at(Some(next_look(now)), now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controllers::fixture::{NOW, node, tainted};
+
+    #[test]
+    fn a_heartbeat_can_wait_and_news_cannot() {
+        let change = |after: Node| Change {
+            before: Some(Arc::new(node("n1"))),
+            after: Some(Arc::new(after)),
+        };
+        let with = |edit: fn(&mut k8s_openapi::api::core::v1::NodeCondition)| {
+            let mut node = node("n1");
+            let conditions = node.status.get_or_insert_default().conditions.get_or_insert_default();
+            conditions.iter_mut().for_each(edit);
+            change(node)
+        };
+        assert!(!needs_a_look(&with(|ready| ready.last_heartbeat_time = Some(stamp(NOW)))));
+        assert!(needs_a_look(&with(|ready| ready.status = "False".into())));
+        assert!(needs_a_look(&change(tainted(node("n1"), "a", "NoSchedule"))));
+        let gone = Change { before: Some(Arc::new(node("n1"))), after: None };
+        assert!(!needs_a_look(&gone));
     }
 }

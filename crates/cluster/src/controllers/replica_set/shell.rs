@@ -17,7 +17,7 @@ use crate::controllers::{
     caches::Caches,
     claim::{Owner, claim, selects, workload_selector},
     drive::{Controller, Next},
-    expectations::Expectations,
+    expectations::{Expectations, LOOK_AGAIN},
     key::{Key, Seen, controller_of, uid},
     merge,
     owners::{enqueue_owner, selecting},
@@ -173,6 +173,9 @@ impl Controller for ReplicaSets {
             && status.available_replicas.unwrap_or(0) < count(active.len());
         let pods = active.iter().map(|pod| &**pod);
         let next = next_available(pods, min_ready_seconds(&set), now).filter(|_| is_waiting);
+        if next.is_none() && !is_current {
+            return Ok(Next::After(LOOK_AGAIN));
+        }
         Ok(Next::at(next, now))
     }
 }

@@ -21,6 +21,7 @@ use crate::{
         caches::Caches,
         claim::{Owner, claim, selects, workload_selector},
         drive::{Controller, Next},
+        expectations::{Expectations, LOOK_AGAIN},
         key::{Key, Seen, is_terminating},
         merge,
         owners::{enqueue_owner, selecting},
@@ -41,6 +42,7 @@ const CLAIM_PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct StatefulSets {
     caches: Caches,
     writer: Writer,
+    expectations: Expectations<Key>,
 }
 
 impl StatefulSets {
@@ -60,7 +62,8 @@ impl StatefulSets {
                 keys.add(key);
             }
         });
-        (Self { caches: caches.clone(), writer }, queue)
+        let expectations = Expectations::new();
+        (Self { caches: caches.clone(), writer, expectations }, queue)
     }
 
     /// The set's pods and revisions, adopted and released as needed.
@@ -84,7 +87,7 @@ impl StatefulSets {
         Ok((pods, kept))
     }
 
-    async fn act(&self, view: &View<'_>, actions: &[Action]) -> Result<(), SyncError> {
+    async fn act(&mut self, view: &View<'_>, actions: &[Action]) -> Result<(), SyncError> {
         let set = view.observed.set;
         for action in actions {
             match action {
@@ -96,15 +99,19 @@ impl StatefulSets {
                 Action::Create { ordinal, version } => {
                     let pod = identity::pod(view, *ordinal, *version);
                     let what = format!("create Pod {} in StatefulSet {}", name(&pod), view.name);
-                    if let Err(error) = self.writer.create(&pod).await {
-                        if error.is_namespace_ending() {
-                            return Ok(());
+                    match self.writer.create(&pod).await {
+                        Ok(created) => {
+                            self.expectations.created(&Key::of(set), &created, view.now);
+                            let message = format!("{what} successful");
+                            self.writer.normal(set, "SuccessfulCreate", message);
                         }
-                        let message = format!("{what} failed error: {}", error.message());
-                        self.writer.warning(set, "FailedCreate", message);
-                        return Err(error);
+                        Err(error) if error.is_namespace_ending() => return Ok(()),
+                        Err(error) => {
+                            let message = format!("{what} failed error: {}", error.message());
+                            self.writer.warning(set, "FailedCreate", message);
+                            return Err(error);
+                        }
                     }
-                    self.writer.normal(set, "SuccessfulCreate", format!("{what} successful"));
                 }
                 Action::Delete { pod, why } => self.delete(view, pod, *why).await?,
                 Action::Relabel(pod) => {
@@ -143,7 +150,7 @@ impl StatefulSets {
         }
     }
 
-    async fn delete(&self, view: &View<'_>, pod: &Pod, why: Why) -> Result<(), SyncError> {
+    async fn delete(&mut self, view: &View<'_>, pod: &Pod, why: Why) -> Result<(), SyncError> {
         let set = view.observed.set;
         let (key, victim) = (Key::of(set), name(pod));
         match why {
@@ -158,6 +165,7 @@ impl StatefulSets {
             Why::Beyond | Why::Outdated => {}
         }
         self.writer.delete::<Pod>(&Seen::of(pod), DeleteParams::default()).await?;
+        self.expectations.deleted(&key, pod, view.now);
         let message = format!("delete Pod {victim} in StatefulSet {} successful", view.name);
         self.writer.normal(set, "SuccessfulDelete", message);
         Ok(())
@@ -188,21 +196,21 @@ impl StatefulSets {
     }
 
     async fn write_status(
-        &self,
+        &mut self,
         set: &StatefulSet,
         after: &StatefulSetStatus,
     ) -> Result<(), SyncError> {
-        match merge::status(&Seen::of(set), set.status.as_ref(), after) {
-            Some(patch) => {
-                self.writer.patch_status::<StatefulSet>(&Key::of(set), &patch).await.map(drop)
-            }
-            None => Ok(()),
+        let seen = Seen::of(set);
+        if let Some(patch) = merge::status(&seen, set.status.as_ref(), after) {
+            let written = self.writer.patch_status::<StatefulSet>(&seen.key, &patch).await?;
+            self.expectations.written(&seen.key, &written);
         }
+        Ok(())
     }
 
     /// The revision of the present template, kept; `None` after a collision of names.
     async fn present(
-        &self,
+        &mut self,
         set: &StatefulSet,
         kept: &[Arc<ControllerRevision>],
     ) -> Result<Option<Box<ControllerRevision>>, SyncError> {
@@ -239,7 +247,15 @@ impl Controller for StatefulSets {
     const NAME: &'static str = "statefulset-controller";
 
     async fn reconcile(&mut self, key: &Key, now: Timestamp) -> Result<Next, SyncError> {
-        let Some(set) = self.caches.stateful_sets.get(key) else { return Ok(Next::Settled) };
+        let Some(set) = self.caches.stateful_sets.get(key) else {
+            self.expectations.forget(key);
+            return Ok(Next::Settled);
+        };
+        let is_current = self.expectations.is_fresh(key, &*set)
+            && self.expectations.are_met(key, &self.caches.pods, now);
+        if !is_current {
+            return Ok(Next::After(LOOK_AGAIN));
+        }
         let Some(selector) = selector(&set) else {
             debug!(object = %key, "skipping a StatefulSet that selects everything");
             return Ok(Next::Settled);

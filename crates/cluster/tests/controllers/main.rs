@@ -1,0 +1,5 @@
+//! Do the controllers and the API server make a cluster together?
+
+mod ends;
+mod rig;
+mod workloads;
