@@ -3,6 +3,7 @@
 mod child;
 mod docs;
 mod fuzz;
+mod kubectl;
 mod layers;
 mod prerequisites;
 mod repository;

@@ -19,7 +19,7 @@ use self::{
     tally::{Outcome, Tally},
     transcript::Transcript,
 };
-use crate::{child, docs, fuzz, layers, prerequisites, repository::Repository, rules};
+use crate::{child, docs, fuzz, kubectl, layers, prerequisites, repository::Repository, rules};
 
 /// A part of the suite.
 struct Step {
@@ -99,6 +99,7 @@ fn cargo_outcome(repository: &Repository, arguments: &[&str], fix: &str) -> Resu
 
 fn check_prerequisites(repository: &Repository) -> Result<Tally> {
     prerequisites::ensure_present(repository)?;
+    kubectl::ensure_present()?;
     Ok(single("prerequisites", Ok(())))
 }
 
@@ -140,6 +141,10 @@ fn check_pages(repository: &Repository) -> Result<Tally> {
 
 fn run_tests(repository: &Repository) -> Result<Tally> {
     let mut command = cargo(repository, &["test", "--workspace", "--locked", "--no-fail-fast"]);
+    // The quick suite takes what is there; the whole one has made sure of it.
+    if let Ok(kubectl) = kubectl::ensure_present() {
+        command.env(kubectl::VARIABLE, kubectl);
+    }
     // Goldens are compared here, never rewritten.
     command.env("INSTA_UPDATE", "no").env_remove("INSTA_FORCE_PASS").env_remove("TRYCMD");
     println!("{}", child::spelled(&command));

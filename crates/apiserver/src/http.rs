@@ -22,6 +22,7 @@ mod definitions;
 mod delete;
 mod discovery;
 mod dispatch;
+mod expire;
 mod health;
 mod kinds;
 mod list;

@@ -1,10 +1,15 @@
 //! The `tidepool` program: what was typed, what is meant, what to print.
 
+mod bench;
 mod config;
+mod down;
 mod input;
 mod install;
+mod object;
 mod output;
 mod reference;
+mod state;
+mod up;
 
 use std::process::ExitCode;
 
@@ -20,6 +25,7 @@ struct Arguments {
 
 const EXAMPLES: &str = "\
 Examples:
+  tidepool up
   tidepool config check slo-controller-config.yaml
   tidepool install crds | kubectl apply --server-side -f -
 
@@ -27,12 +33,19 @@ Exit codes: 0 done, 1 findings or a refused request, 2 wrong usage or an error."
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Up(up::Arguments),
+    Down(down::Arguments),
+    Get(object::get::Arguments),
+    Apply(object::apply::Arguments),
+    Delete(object::delete::Arguments),
     /// Check configuration, or show what a node gets from it
     #[command(subcommand)]
     Config(config::Command),
     /// Print what a cluster needs before Tidepool can run there
     #[command(subcommand)]
     Install(install::Command),
+    #[command(subcommand)]
+    Bench(bench::Command),
     /// Print a page of the generated reference
     #[command(subcommand, hide = true)]
     Reference(reference::Command),
@@ -50,8 +63,14 @@ enum Outcome {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.command {
+        Command::Up(arguments) => arguments.run(),
+        Command::Down(arguments) => arguments.run(),
+        Command::Get(arguments) => object::run(arguments.run()),
+        Command::Apply(arguments) => object::run(arguments.run()),
+        Command::Delete(arguments) => object::run(arguments.run()),
         Command::Config(command) => command.run(),
         Command::Install(command) => command.run(),
+        Command::Bench(command) => command.run(),
         Command::Reference(command) => command.run(),
     };
     match result {

@@ -35,16 +35,21 @@ pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
 
 /// Columns padded to their widest cell; the last one is left ragged.
 pub(crate) fn table<const N: usize>(header: [&str; N], rows: &[[String; N]]) -> String {
-    let mut widths = header.map(|cell| cell.chars().count());
+    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.to_vec()).collect();
+    lines(&header.map(str::to_owned), &rows)
+}
+
+/// As [`table`], for columns that are not known beforehand.
+pub(crate) fn lines(header: &[String], rows: &[Vec<String>]) -> String {
+    let mut widths: Vec<usize> = header.iter().map(|cell| cell.chars().count()).collect();
     for row in rows {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = cell.chars().count().max(*width);
         }
     }
-    let line = |cells: [&str; N]| {
-        let padded = cells.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
+    let line = |cells: &[String]| {
+        let padded = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
         padded.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
     };
-    let body = rows.iter().map(|row| line(row.each_ref().map(String::as_str)));
-    line(header) + &body.collect::<String>()
+    line(header) + &rows.iter().map(|row| line(row)).collect::<String>()
 }

@@ -52,9 +52,9 @@ pub(crate) const TABLE: &[Row] = &[
     row("runtime", These(&["api"]), Shell, 6_000),
     row("agent", These(&["host", "qos", "stats", "runtime", "api"]), Shell, 10_000),
     row("control", These(&["sched", "desched", "overcommit", "api"]), Shell, 12_000),
-    row("apiserver", These(&["api"]), Shell, 8_000),
+    row("apiserver", These(&["api"]), Shell, 26_000),
     // The API server is there for its tests alone: a client must not reach into it.
-    row("cluster", These(&["api", "apiserver"]), Shell, 16_000),
+    row("cluster", These(&["api", "host", "apiserver"]), Shell, 16_000),
     row("sim", These(&["qos", "overcommit", "sched", "desched", "api", "apiserver"]), Shell, 8_000),
     row("dashboard", These(&["api", "stats"]), Shell, 3_000),
     row("tidepool", Everything, Shell, 6_000),

@@ -12,10 +12,25 @@ use super::step::Step;
 use crate::patch::go_text::{plain, syntax, type_name};
 use crate::schema::{Origin, Type};
 
-/// String fields that hold a quantity, which may be written as a number. Quantities in maps (`limits`,
-/// `requests`) need no name: any entry of a built-in map of strings may be a number here, and the check
-/// of the merged object catches the ones that may not.
+/// Strings of built-in kinds that hold a quantity, which may be written as a number.
 const QUANTITIES: [&str; 3] = ["averageValue", "divisor", "sizeLimit"];
+
+/// Maps of built-in kinds whose values are quantities.
+const QUANTITY_MAPS: [&str; 13] = [
+    "allocatable",
+    "allocatedResources",
+    "capacity",
+    "default",
+    "defaultRequest",
+    "hard",
+    "limits",
+    "max",
+    "maxLimitRequestRatio",
+    "min",
+    "overhead",
+    "requests",
+    "used",
+];
 
 /// `Err` holds one line for a single problem, and a list for more.
 pub(super) fn check(intent: &Value, shape: Shape<'_>) -> Result<(), String> {
@@ -75,12 +90,16 @@ impl Checker<'_> {
 
     fn map(&mut self, map: &Map<String, Value>, shape: Shape<'_>) {
         let built_in = matches!(shape, Shape::Typed { origin: Origin::BuiltIn, .. });
+        let of_quantities = match self.path.last() {
+            Some(Step::Field(name)) => QUANTITY_MAPS.contains(&name.as_str()),
+            _ => false,
+        };
         for (name, value) in map {
             self.path.push(Step::field(name));
             match shape.declared(name) {
                 None => self.report("field not declared in schema"),
                 Some(field) => {
-                    let quantity = !field.named || QUANTITIES.contains(&name.as_str());
+                    let quantity = of_quantities || QUANTITIES.contains(&name.as_str());
                     self.value(value, field.shape, built_in && quantity);
                 }
             }

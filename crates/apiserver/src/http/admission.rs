@@ -7,7 +7,7 @@ mod namespace;
 mod pod;
 mod webhook;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 pub(super) use self::webhook::{Cache, Caller};
 pub use self::webhook::{EndpointResolver, ServiceResolver};
@@ -77,7 +77,27 @@ fn built_in(call: &Call, attributes: &Attributes, object: &mut Value) -> Result<
     if call.served.is("", "pods") && attributes.subresource.is_empty() {
         pod::admit(call, attributes, object)?;
     }
+    if call.served.is("", "nodes") && attributes.operation == Operation::Create {
+        taint_new_node(object);
+    }
     Ok(())
+}
+
+/// A new node gets no pods until somebody has seen that it is ready.
+fn taint_new_node(node: &mut Value) {
+    let taint = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
+    let Some(fields) = node.as_object_mut() else { return };
+    let spec = fields.entry("spec").or_insert_with(|| json!({}));
+    let Some(spec) = spec.as_object_mut() else { return };
+    let taints = spec.entry("taints").or_insert_with(|| json!([]));
+    if let Some(taints) = taints.as_array_mut() {
+        let same = |one: &Value| {
+            one.get("key") == taint.get("key") && one.get("effect") == taint.get("effect")
+        };
+        if !taints.iter().any(same) {
+            taints.push(taint);
+        }
+    }
 }
 
 /// Rules on deletion; there is no new object to change.

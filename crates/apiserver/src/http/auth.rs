@@ -91,14 +91,29 @@ impl Tokens {
 /// Finds out who sent a request.
 pub(super) fn authenticate(server: &ApiServer, headers: &HeaderMap) -> Result<User, Status> {
     if server.options().token.is_none() {
-        return Ok(User::admin());
+        return Ok(impersonated(headers).unwrap_or_else(User::admin));
     }
     let header = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     let token = header.and_then(|text| {
         let (scheme, token) = text.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
     });
-    token.and_then(|token| user_of(server, token)).ok_or_else(Status::unauthorized)
+    let user = token.and_then(|token| user_of(server, token)).ok_or_else(Status::unauthorized)?;
+    Ok(impersonated(headers).unwrap_or(user))
+}
+
+/// Whoever may do everything may also speak as somebody else (`kubectl --as`).
+fn impersonated(headers: &HeaderMap) -> Option<User> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let name = text("impersonate-user")?.to_owned();
+    let mut groups: Vec<String> = headers
+        .get_all("impersonate-group")
+        .iter()
+        .filter_map(|value| value.to_str().ok().map(str::to_owned))
+        .collect();
+    groups.push("system:authenticated".to_owned());
+    groups.dedup();
+    Some(User { name, uid: text("impersonate-uid").unwrap_or_default().to_owned(), groups })
 }
 
 /// The owner of a token.
@@ -130,6 +145,16 @@ mod tests {
         for wrong in ["", "secre", "secrets", "secretsecret", "Secret"] {
             assert!(!same(b"secret", wrong.as_bytes()), "{wrong}");
         }
+    }
+
+    #[test]
+    fn somebody_else_has_a_name_and_groups() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(impersonated(&headers), None);
+        headers.insert("impersonate-user", "jane".parse().unwrap());
+        headers.append("impersonate-group", "dev".parse().unwrap());
+        let jane = impersonated(&headers).unwrap();
+        assert_eq!((jane.name.as_str(), jane.groups.len()), ("jane", 2));
     }
 
     #[test]

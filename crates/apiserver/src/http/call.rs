@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::http::header::USER_AGENT;
 use axum::http::{HeaderMap, Method};
 use bytes::Bytes;
 
@@ -56,7 +57,12 @@ impl Call {
     }
 
     pub(super) fn is_pretty(&self) -> bool {
-        self.query.flag("pretty").unwrap_or(false)
+        // People at a terminal or in a browser get line breaks without asking.
+        self.query.flag("pretty").unwrap_or_else(|| {
+            let agent = self.headers.get(USER_AGENT).and_then(|value| value.to_str().ok());
+            let by_hand = ["curl", "Wget", "Mozilla/5.0"];
+            agent.is_some_and(|agent| by_hand.iter().any(|start| agent.starts_with(start)))
+        })
     }
 
     pub(super) fn warn(&mut self, text: impl Into<String>) {

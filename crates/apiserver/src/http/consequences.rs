@@ -13,7 +13,7 @@ use super::{bootstrap, definitions, meta};
 pub(super) async fn of_write(call: &Call, object: &Value) {
     match (call.served.group.as_str(), call.served.plural.as_str()) {
         ("apiextensions.k8s.io", "customresourcedefinitions") => {
-            definitions::after_write(call).await;
+            definitions::settle(&call.server).await;
         }
         ("", "namespaces") if !meta::is_deleting(object) => {
             bootstrap::default_account(&call.server, meta::name(object)).await;
@@ -25,7 +25,7 @@ pub(super) async fn of_write(call: &Call, object: &Value) {
 /// After an object is gone.
 pub(super) async fn of_removal(call: &Call) {
     if call.served.is("apiextensions.k8s.io", "customresourcedefinitions") {
-        definitions::after_write(call).await;
+        definitions::settle(&call.server).await;
     } else if call.served.traits.custom {
         definitions::after_instance_removal(call).await;
     }

@@ -28,6 +28,15 @@ pub(super) fn is_verbatim(served: &Served) -> bool {
     }
 }
 
+/// These bytes can: custom objects may still be stored in an earlier version.
+pub(super) fn fits(served: &Served, json: &[u8]) -> bool {
+    if !served.traits.custom {
+        return true;
+    }
+    let start = format!("{{\"apiVersion\":\"{}\",", served.api_version());
+    json.starts_with(start.as_bytes())
+}
+
 /// Turns an object read from the store into the served version.
 pub(super) fn from_storage(object: &mut Value, served: &Served) {
     let Storage::Stored { view, .. } = &served.storage else { return };

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::call::Call;
 use super::kinds::{Registry, Served};
 use super::meta;
+use super::server::ApiServer;
 use super::source::seconds;
 use crate::store::{Collection, Key, WriteError};
 
@@ -34,20 +35,13 @@ pub(super) fn is_established(object: &Value) -> bool {
     is_true(object, "Established")
 }
 
-/// Completes a definition on its way to the store: names, finalizer, status.
-pub(super) fn prepare(call: &Call, object: &mut Value, old: Option<&Value>) {
+/// Completes a definition on its way to the store: names and status.
+pub(super) fn prepare(server: &ApiServer, object: &mut Value, old: Option<&Value>) {
     complete_names(object);
     if let Some(old) = old {
         meta::copy_part(object, "status", old);
-    } else {
-        let mut finalizers: Vec<String> =
-            meta::finalizers(object).into_iter().map(str::to_owned).collect();
-        if !finalizers.iter().any(|name| name == CLEANUP) {
-            finalizers.push(CLEANUP.to_owned());
-        }
-        meta::set_finalizers(object, &finalizers);
     }
-    set_status(call, object);
+    set_status(server, object);
 }
 
 fn complete_names(object: &mut Value) {
@@ -65,9 +59,9 @@ fn complete_names(object: &mut Value) {
     fill("listKind", format!("{kind}List"));
 }
 
-fn set_status(call: &Call, object: &mut Value) {
-    let now = seconds(call.server.options().clock.now());
-    let conflict = taken_name(&call.server.registry(), object);
+fn set_status(server: &ApiServer, object: &mut Value) {
+    let now = seconds(server.options().clock.now());
+    let conflict = taken_name(&server.registry(), object);
     let was_established = is_established(object);
     let storage = storage_version(object).unwrap_or_default().to_owned();
     let names = object.pointer("/spec/names").cloned().unwrap_or_else(|| json!({}));
@@ -89,17 +83,29 @@ fn set_status(call: &Call, object: &mut Value) {
     }
     let status = object.get_mut("status").and_then(Value::as_object_mut);
     let Some(status) = status else { return };
-    if accepted {
-        status.insert("acceptedNames".into(), names);
-    } else {
-        status.entry("acceptedNames").or_insert_with(|| json!({"kind": "", "plural": ""}));
+    let mut names = names;
+    if !accepted && let Some(taken) = &conflict {
+        refuse_name(&mut names, taken.0);
     }
+    status.insert("acceptedNames".into(), names);
     let versions = status.entry("storedVersions").or_insert_with(|| json!([]));
     if let Some(versions) = versions.as_array_mut()
         && !versions.iter().any(|version| *version == *storage)
     {
         versions.push(storage.into());
     }
+}
+
+/// Leaves out of the accepted names what another kind has.
+fn refuse_name(names: &mut Value, reason: &str) {
+    let Some(names) = names.as_object_mut() else { return };
+    match reason {
+        "PluralConflict" => names.insert("plural".into(), "".into()),
+        "KindConflict" => names.insert("kind".into(), "".into()),
+        "SingularConflict" => names.remove("singular"),
+        "ShortNamesConflict" => names.remove("shortNames"),
+        _ => names.remove("listKind"),
+    };
 }
 
 fn storage_version(object: &Value) -> Option<&str> {
@@ -194,28 +200,27 @@ fn taken_name(registry: &Registry, object: &Value) -> Option<(&'static str, Stri
     None
 }
 
-/// After a definition was written or removed: serves what is there now, and empties what is being
-/// deleted. The caller holds the lock on definitions.
-pub(super) async fn after_write(call: &Call) {
-    call.server.refresh_registry();
-    finish_deletions(call).await;
-    call.server.refresh_registry();
-    settle_waiting(call).await;
+/// Serves what is defined now, empties what is being deleted, and gives free names to those who
+/// wait for them. The caller holds the lock on definitions.
+pub(super) async fn settle(server: &ApiServer) {
+    server.refresh_registry();
+    finish_deletions(server).await;
+    server.refresh_registry();
+    settle_waiting(server).await;
 }
 
 /// Definitions whose names were taken may find them free now.
-async fn settle_waiting(call: &Call) {
-    let store = call.server.store();
+async fn settle_waiting(server: &ApiServer) {
+    let store = server.store();
     for stored in store.list(&collection(), None).iter() {
         let Ok(mut object) = serde_json::from_slice::<Value>(&stored.json) else { continue };
         if is_true(&object, "NamesAccepted") || meta::is_deleting(&object) {
             continue;
         }
-        set_status(call, &mut object);
+        set_status(server, &mut object);
         if is_true(&object, "NamesAccepted") {
-            super::write::put_quietly(&call.server, stored.key, object, Some(stored.revision))
-                .await;
-            call.server.refresh_registry();
+            super::write::put_quietly(server, stored.key, object, Some(stored.revision)).await;
+            server.refresh_registry();
         }
     }
 }
@@ -224,28 +229,28 @@ async fn settle_waiting(call: &Call) {
 pub(super) async fn after_instance_removal(call: &Call) {
     if call.served.traits.terminating {
         let _one_at_a_time = call.server.definitions_lock().lock().await;
-        after_write(call).await;
+        settle(&call.server).await;
     }
 }
 
-async fn finish_deletions(call: &Call) {
-    for stored in call.server.store().list(&collection(), None).iter() {
+async fn finish_deletions(server: &ApiServer) {
+    for stored in server.store().list(&collection(), None).iter() {
         let Ok(object) = serde_json::from_slice::<Value>(&stored.json) else { continue };
         if meta::is_deleting(&object) && meta::finalizers(&object).contains(&CLEANUP) {
-            empty_and_release(call, stored.key.clone()).await;
+            empty_and_release(server, stored.key.clone()).await;
         }
     }
 }
 
-async fn empty_and_release(call: &Call, key: Key) {
-    let store = call.server.store();
+async fn empty_and_release(server: &ApiServer, key: Key) {
+    let store = server.store();
     let Some(stored) = store.get(&key) else { return };
     let Ok(mut object) = serde_json::from_slice::<Value>(&stored.json) else { return };
     let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
     let instances = Collection::new(text("/spec/group"), text("/spec/names/plural"));
-    let now = seconds(call.server.options().clock.now());
+    let now = seconds(server.options().clock.now());
     for instance in store.list(&instances, None).iter() {
-        super::delete::start(call, &instance.key, &now).await;
+        super::delete::start(server, &instance.key, &now).await;
     }
     let left = store.list(&instances, None).len();
     let facts = match left {
@@ -261,7 +266,7 @@ async fn empty_and_release(call: &Call, key: Key) {
     set_condition(&mut object, &now, facts);
     if left > 0 {
         if object != before {
-            super::write::put_quietly(&call.server, key, object, Some(stored.revision)).await;
+            super::write::put_quietly(server, key, object, Some(stored.revision)).await;
         }
         return;
     }

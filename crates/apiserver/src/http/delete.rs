@@ -12,13 +12,14 @@ use serde_json::{Value, json};
 
 use super::admission::{self, Attributes, Operation};
 use super::call::Call;
+use super::definitions::CLEANUP;
 use super::kinds::Served;
 use super::negotiate::{self, Shapes};
 use super::query::dry_run;
 use super::respond::{self, Written};
-use super::server::object_of;
+use super::server::{ApiServer, object_of};
 use super::source::seconds;
-use super::status::{Cause, Deleted, Status};
+use super::status::{Cause, Deleted, Status, Subject};
 use super::{consequences, convert, decode, meta, write};
 use crate::store::{Key, Stored, WriteError};
 
@@ -28,6 +29,16 @@ enum Propagation {
     Background,
     Foreground,
     Orphan,
+}
+
+impl Propagation {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Background => "Background",
+            Self::Foreground => "Foreground",
+            Self::Orphan => "Orphan",
+        }
+    }
 }
 
 /// `metav1.DeleteOptions`
@@ -49,7 +60,9 @@ impl DeleteOptions {
             return Self::from_query(call);
         }
         let kind = negotiate::object_body(&call.headers, false)?;
-        Self::from_value(&decode::value(&call.body, kind)?)
+        let value = decode::value(&call.body, kind, "DeleteOptions")
+            .map_err(|status| Status::bad_request(plain(&status.message)))?;
+        Self::from_value(&value)
     }
 
     fn from_query(call: &Call) -> Result<Self, Status> {
@@ -69,12 +82,10 @@ impl DeleteOptions {
     pub(super) fn from_value(value: &Value) -> Result<Self, Status> {
         let kind = meta::kind(value);
         if !kind.is_empty() && kind != "DeleteOptions" {
-            return Err(Status::bad_request(format!(
-                "{kind} in version {:?} cannot be handled as a DeleteOptions: no kind {kind:?} is \
-                 registered",
-                meta::api_version(value)
-            )));
+            let why = decode::unregistered(meta::api_version(value), kind);
+            return Err(Status::bad_request(why));
         }
+        check_types(value)?;
         let text = |path: &str| value.pointer(path).and_then(Value::as_str).map(str::to_owned);
         let mut causes = Vec::new();
         let dry = value.get("dryRun").and_then(Value::as_array);
@@ -94,7 +105,7 @@ impl DeleteOptions {
         match (orphan, self.propagation) {
             (Some(_), Some(_)) => causes.push(Cause::invalid(
                 "propagationPolicy",
-                &json!(""),
+                &json!(self.propagation.map(Propagation::as_str)),
                 "orphanDependents and deletionPropagation cannot be both set",
             )),
             (Some(true), None) => self.propagation = Some(Propagation::Orphan),
@@ -119,11 +130,52 @@ fn propagation(text: Option<&str>, causes: &mut Vec<Cause>) -> Option<Propagatio
         "Foreground" => Some(Propagation::Foreground),
         "Orphan" => Some(Propagation::Orphan),
         other => {
-            let known = ["Background", "Foreground", "Orphan"];
+            let known = ["Foreground", "Background", "Orphan", "nil"];
             causes.push(Cause::unsupported("propagationPolicy", &json!(other), &known));
             None
         }
     }
+}
+
+/// A deletion that cannot be read must not go through.
+fn check_types(value: &Value) -> Result<(), Status> {
+    type Test = fn(&Value) -> bool;
+    let rules: [(&str, Test, &str); 7] = [
+        ("gracePeriodSeconds", Value::is_i64, "int64"),
+        ("preconditions", Value::is_object, "v1.Preconditions"),
+        ("preconditions/uid", Value::is_string, "types.UID"),
+        ("preconditions/resourceVersion", Value::is_string, "string"),
+        ("orphanDependents", Value::is_boolean, "bool"),
+        ("propagationPolicy", Value::is_string, "v1.DeletionPropagation"),
+        ("dryRun", Value::is_array, "[]string"),
+    ];
+    for (field, fits, wanted) in rules {
+        let Some(found) = value.pointer(&format!("/{field}")).filter(|v| !v.is_null()) else {
+            continue;
+        };
+        if !fits(found) {
+            let kind = match found {
+                Value::String(_) => "string",
+                Value::Number(_) => "number",
+                Value::Bool(_) => "bool",
+                Value::Array(_) => "array",
+                _ => "object",
+            };
+            return Err(Status::bad_request(format!(
+                "json: cannot unmarshal {kind} into Go struct field DeleteOptions.{} of type \
+                 {wanted}",
+                field.replace('/', ".")
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// A decoder's message without the kind and the bytes around it.
+fn plain(message: &str) -> &str {
+    let inner = message.split_once("couldn't get").map_or(0, |(before, _)| before.len());
+    let text = &message[inner..];
+    text.rsplit_once(" (").map_or(text, |(text, _)| text)
 }
 
 /// DELETE of one object.
@@ -192,12 +244,12 @@ pub(super) async fn object(
             admitted = true;
         }
         let now = call.server.options().clock.now();
-        let step = plan(&served, &object, options, now)?;
+        let step = plan(&served, &object, options, now);
         if options.dry_run {
             let gone = matches!(step, Step::Remove(_));
             return Ok((Written::Dry(step.into_object(object)), gone));
         }
-        match carry_out(call, &key, &current, step).await {
+        match carry_out(call, &key, &current, object, step).await {
             Ok(done) => return Ok(done),
             Err(WriteError::Conflict { .. }) => {}
             Err(WriteError::Missing) => return Err(Status::not_found(served.subject(name))),
@@ -210,6 +262,7 @@ async fn carry_out(
     call: &Call,
     key: &Key,
     current: &Stored,
+    mut last: Value,
     step: Step,
 ) -> Result<(Written, bool), WriteError> {
     let store = call.server.store();
@@ -222,10 +275,12 @@ async fn carry_out(
             Ok((Written::Stored(stored), false))
         }
         Step::Remove(mut object) => {
-            convert::to_storage(&mut object, &call.served);
-            let stored = store.remove(key.clone(), object, current.revision).await?;
+            // Watchers see the object leave as it was stored last.
+            convert::to_storage(&mut last, &call.served);
+            let stored = store.remove(key.clone(), last, current.revision).await?;
             consequences::of_removal(call).await;
-            Ok((Written::Stored(stored), true))
+            meta::set(&mut object, "resourceVersion", stored.revision.to_string());
+            Ok((Written::Dry(object), true))
         }
     }
 }
@@ -236,7 +291,9 @@ fn check_preconditions(
     options: &DeleteOptions,
     object: &Value,
 ) -> Result<(), Status> {
-    let conflict = |why: String| Err(Status::conflict(served.subject(name), why));
+    // The kind, not the resource: Kubernetes is not of one mind here.
+    let subject = Subject { group: &served.group, resource: &served.kind, name };
+    let conflict = |why: String| Err(Status::conflict(subject, why));
     if let Some(wanted) = &options.uid
         && wanted != meta::uid(object)
     {
@@ -277,19 +334,15 @@ impl Step {
     }
 }
 
-fn plan(
-    served: &Served,
-    object: &Value,
-    options: &DeleteOptions,
-    now: Timestamp,
-) -> Result<Step, Status> {
+fn plan(served: &Served, object: &Value, options: &DeleteOptions, now: Timestamp) -> Step {
     let mut next = object.clone();
-    let finalizers = finalizers_after(served, object, options.propagation);
+    let mut finalizers = finalizers_after(served, object, options.propagation);
+    let is_definition = served.is("apiextensions.k8s.io", "customresourcedefinitions");
+    if is_definition && !meta::is_deleting(object) {
+        finalizers.push(CLEANUP.to_owned());
+    }
     meta::set_finalizers(&mut next, &finalizers);
     let is_namespace = served.is("", "namespaces");
-    if is_namespace {
-        check_namespace(served, object)?;
-    }
     let grace = if served.is("", "pods") { pod_grace(object, options) } else { 0 };
     let waits = !finalizers.is_empty() || (is_namespace && has_spec_finalizers(object));
 
@@ -298,28 +351,35 @@ fn plan(
         let shorter = grace < running && (options.grace_period.is_some() || grace == 0);
         if shorter && grace > 0 {
             mark(&mut next, now, grace);
-            return Ok(Step::Mark(next));
+            return Step::Mark(next);
         }
         if running > 0 && !shorter {
-            return Ok(if next == *object { Step::Keep } else { Step::Mark(next) });
+            return if next == *object { Step::Keep } else { Step::Mark(next) };
         }
         if waits {
             if shorter {
                 meta::set(&mut next, "deletionGracePeriodSeconds", 0);
             }
-            return Ok(if next == *object { Step::Keep } else { Step::Mark(next) });
+            return if next == *object { Step::Keep } else { Step::Mark(next) };
         }
         meta::set(&mut next, "deletionGracePeriodSeconds", 0);
-        return Ok(Step::Remove(next));
+        return Step::Remove(next);
     }
     if !waits && grace == 0 {
-        return Ok(Step::Remove(next));
+        if served.is("", "pods") {
+            mark(&mut next, now, 0);
+        }
+        return Step::Remove(next);
     }
     mark(&mut next, now, grace);
+    if is_namespace || is_definition {
+        meta::copy(&mut next, "generation", object);
+        meta::unset(&mut next, "deletionGracePeriodSeconds");
+    }
     if is_namespace && let Some(status) = next.get_mut("status").and_then(Value::as_object_mut) {
         status.insert("phase".into(), "Terminating".into());
     }
-    Ok(Step::Mark(next))
+    Step::Mark(next)
 }
 
 fn mark(object: &mut Value, now: Timestamp, grace: i64) {
@@ -335,18 +395,6 @@ fn mark(object: &mut Value, now: Timestamp, grace: i64) {
 fn has_spec_finalizers(object: &Value) -> bool {
     let list = object.pointer("/spec/finalizers").and_then(Value::as_array);
     list.is_some_and(|list| !list.is_empty())
-}
-
-fn check_namespace(served: &Served, object: &Value) -> Result<(), Status> {
-    let name = meta::name(object);
-    if meta::is_deleting(object) && has_spec_finalizers(object) {
-        return Err(Status::conflict(
-            served.subject(name),
-            "The system is ensuring all content is removed from this namespace.  Upon completion, \
-             this namespace will automatically be purged by the system.",
-        ));
-    }
-    Ok(())
 }
 
 /// Seconds a pod gets to stop; none when no node has it or when it has stopped already.
@@ -390,8 +438,8 @@ fn finalizers_after(
 }
 
 /// Starts the deletion of any object without asking anyone, for what the server cleans up itself.
-pub(super) async fn start(call: &Call, key: &Key, now: &str) {
-    let store = call.server.store();
+pub(super) async fn start(server: &ApiServer, key: &Key, now: &str) {
+    let store = server.store();
     while let Some(stored) = store.get(key) {
         let Ok(mut object) = serde_json::from_slice::<Value>(&stored.json) else { return };
         let result = if meta::finalizers(&object).is_empty() {
@@ -453,19 +501,19 @@ mod tests {
         let cases = [
             ("its own", pod(), DeleteOptions::default(), ("mark", Some(30))),
             ("a shorter one", pod(), grace(5), ("mark", Some(5))),
-            ("none", pod(), grace(0), ("remove", None)),
+            ("none", pod(), grace(0), ("remove", Some(0))),
             ("negative is the least", pod(), grace(-1), ("mark", Some(1))),
             (
                 "nobody runs it",
                 with(pod(), "/spec", "nodeName", json!("")),
                 DeleteOptions::default(),
-                ("remove", None),
+                ("remove", Some(0)),
             ),
             (
                 "it has finished",
                 with(pod(), "/status", "phase", json!("Succeeded")),
                 grace(30),
-                ("remove", None),
+                ("remove", Some(0)),
             ),
             ("dying, again", dying.clone(), DeleteOptions::default(), ("keep", Some(30))),
             ("dying, longer", dying.clone(), grace(60), ("keep", Some(30))),
@@ -474,7 +522,7 @@ mod tests {
             ("confirmed but held", held, grace(0), ("mark", Some(0))),
         ];
         for (name, object, options, want) in cases {
-            let step = plan(&served("", "pods"), &object, &options, now).unwrap();
+            let step = plan(&served("", "pods"), &object, &options, now);
             let word = match step {
                 Step::Keep => "keep",
                 Step::Mark(_) => "mark",
@@ -513,6 +561,8 @@ mod tests {
             json!({"propagationPolicy": "Maybe"}),
             json!({"propagationPolicy": "Orphan", "orphanDependents": true}),
             json!({"dryRun": ["Some"]}),
+            json!({"gracePeriodSeconds": "soon"}),
+            json!({"preconditions": {"uid": 1}}),
         ] {
             assert!(DeleteOptions::from_value(&bad).is_err(), "{bad}");
         }

@@ -21,6 +21,10 @@ pub(super) fn version() -> Value {
     json!({
         "major": "1",
         "minor": "35",
+        "emulationMajor": "1",
+        "emulationMinor": "35",
+        "minCompatibilityMajor": "1",
+        "minCompatibilityMinor": "34",
         "gitVersion": GIT_VERSION,
         "gitCommit": "",
         "gitTreeState": "clean",
@@ -131,13 +135,18 @@ pub(super) fn group(group: &Group, alone: bool) -> Value {
 
 /// `/apis/GROUP/VERSION`
 pub(super) fn resources(group: &str, version: &Version) -> Value {
-    let list: Vec<Value> = version.resources.values().flat_map(|served| resource(served)).collect();
-    json!({
+    let resources: Vec<Value> =
+        version.resources.values().flat_map(|served| resource(served)).collect();
+    let mut list = json!({
         "kind": "APIResourceList",
-        "apiVersion": "v1",
         "groupVersion": api_version(group, &version.name),
-        "resources": list,
-    })
+        "resources": resources,
+    });
+    // The core group's list is older than the habit of naming a version.
+    if !group.is_empty() {
+        list["apiVersion"] = json!("v1");
+    }
+    list
 }
 
 fn resource(served: &Served) -> Vec<Value> {

@@ -22,6 +22,9 @@ use crate::http::negotiate::{self, Shapes};
 /// Longest wait for a request body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Longest wait for a turn. Nothing of a request but its head is held meanwhile.
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Answers any request; this is the router's only handler.
 pub(super) async fn handle(State(server): State<ApiServer>, request: Request) -> Response {
     let head = *request.method() == Method::HEAD;
@@ -54,7 +57,9 @@ async fn route(server: &ApiServer, request: Request) -> Result<Response, Status>
     };
     let registry = server.registry();
     let Some(served) = registry.find(&target.group, &target.version, &target.resource) else {
-        return Ok(page_not_found());
+        // Within a built-in group the answer is a status, elsewhere a plain page.
+        let own = registry.group(&target.group).is_some_and(|group| group.is_built_in());
+        return if own { Err(Status::unknown_resource()) } else { Ok(page_not_found()) };
     };
     let served = served.clone();
     resource(server, user, served, target, request).await
@@ -86,10 +91,12 @@ async fn resource(
     let _slot = if verbs::is_watch(&call) {
         None
     } else {
-        let slot = server.in_flight().try_acquire();
-        Some(slot.map_err(|_| {
-            Status::too_many_requests("Too many requests, please try again later.", Some(1))
-        })?)
+        let turn = tokio::time::timeout(QUEUE_TIMEOUT, server.in_flight().acquire()).await;
+        let refusal = "Too many requests, please try again later.";
+        match turn {
+            Ok(Ok(slot)) => Some(slot),
+            _ => return Err(Status::too_many_requests(refusal, Some(1))),
+        }
     };
     call.body = read_body(body, server.options().max_body).await?;
     // Definitions are written one at a time, so that two of them cannot claim one name.

@@ -7,6 +7,7 @@
 mod built_in;
 mod custom;
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -91,8 +92,8 @@ pub enum Action {
     Log,
     Token,
     Finalize,
-    /// Streams into a running container.
-    Stream,
+    /// Streams into a running container; the kind of its options.
+    Stream(&'static str),
 }
 
 impl Action {
@@ -103,7 +104,8 @@ impl Action {
             Self::Eviction => Some(("policy", "v1", "Eviction")),
             Self::Token => Some(("authentication.k8s.io", "v1", "TokenRequest")),
             Self::Binding => Some(("", "v1", "Binding")),
-            Self::Status | Self::Log | Self::Finalize | Self::Stream => None,
+            Self::Stream(kind) => Some(("", "v1", kind)),
+            Self::Status | Self::Log | Self::Finalize => None,
         }
     }
 }
@@ -117,6 +119,8 @@ pub enum Columns {
 
 pub(super) const ALL_VERBS: &[&str] =
     &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+pub(super) const NO_DELETE_COLLECTION: &[&str] =
+    &["create", "delete", "get", "list", "patch", "update", "watch"];
 pub(super) const CREATE: &[&str] = &["create"];
 pub(super) const GET: &[&str] = &["get"];
 pub(super) const READ_WRITE: &[&str] = &["get", "patch", "update"];
@@ -175,6 +179,13 @@ pub struct Group {
     pub versions: Vec<Version>,
 }
 
+impl Group {
+    pub(super) fn is_built_in(&self) -> bool {
+        let mut resources = self.versions.iter().flat_map(|version| version.resources.values());
+        resources.any(|served| !served.traits.custom)
+    }
+}
+
 /// One version of a group, with its resources by plural name.
 #[derive(Debug, Clone)]
 pub struct Version {
@@ -198,9 +209,7 @@ impl Registry {
             registry.add(served);
         }
         for group in &mut registry.groups {
-            group
-                .versions
-                .sort_by(|a, b| version_priority(&b.name).cmp(&version_priority(&a.name)));
+            group.versions.sort_by_key(|version| Reverse(version_priority(&version.name)));
         }
         registry
     }
@@ -257,8 +266,8 @@ impl Registry {
 
 /// Orders versions as Kubernetes does: `v2` before `v1` before `v1beta2` before `v1alpha1` before
 /// anything else.
-fn version_priority(version: &str) -> (u8, u64, u64, std::cmp::Reverse<String>) {
-    let other = (0, 0, 0, std::cmp::Reverse(version.to_owned()));
+fn version_priority(version: &str) -> (u8, u64, u64, Reverse<String>) {
+    let other = (0, 0, 0, Reverse(version.to_owned()));
     let Some(rest) = version.strip_prefix('v') else { return other };
     let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
     let (major, stage) = rest.split_at(end);
@@ -272,7 +281,7 @@ fn version_priority(version: &str) -> (u8, u64, u64, std::cmp::Reverse<String>) 
         },
     };
     match minor {
-        Ok(minor) => (rank, major, minor, std::cmp::Reverse(String::new())),
+        Ok(minor) => (rank, major, minor, Reverse(String::new())),
         Err(_) => other,
     }
 }
@@ -285,7 +294,7 @@ mod tests {
     fn versions_are_ordered_by_maturity() {
         let mut versions =
             ["foo1", "v1alpha1", "v2beta1", "v1", "v10", "v1beta2", "v2", "foo10", "v11beta2"];
-        versions.sort_by(|a, b| version_priority(b).cmp(&version_priority(a)));
+        versions.sort_by_key(|version| Reverse(version_priority(version)));
         assert_eq!(
             versions,
             ["v10", "v2", "v1", "v11beta2", "v2beta1", "v1beta2", "v1alpha1", "foo1", "foo10"]

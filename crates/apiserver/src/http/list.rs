@@ -5,6 +5,7 @@
 //! remembered. Objects nobody needs to look into are sent as the bytes they are stored as.
 
 mod token;
+mod untyped;
 
 use axum::body::Body;
 use axum::http::StatusCode;
@@ -98,10 +99,21 @@ pub(super) fn list(call: &Call) -> Result<Response, Status> {
             "kind": call.served.list_kind,
             "apiVersion": call.served.api_version(),
             "metadata": page.metadata(),
-            "items": objects,
+            "items": untyped(call, objects),
         }),
     };
     respond::value(answer.encoding, StatusCode::OK, &list)
+}
+
+/// Takes from the items what the list says for all of them.
+pub(super) fn untyped(call: &Call, mut objects: Vec<Value>) -> Vec<Value> {
+    for fields in objects.iter_mut().filter_map(Value::as_object_mut) {
+        if !call.served.traits.custom {
+            fields.remove("apiVersion");
+            fields.remove("kind");
+        }
+    }
+    objects
 }
 
 /// The filter of a list or watch, with the path's name as one more condition.
@@ -190,9 +202,11 @@ fn verbatim(call: &Call, page: Page) -> Result<Response, Status> {
     start.put_slice(b",\"metadata\":");
     start.put_slice(metadata.as_bytes());
     start.put_slice(b",\"items\":[");
-    let state = Some((start, page.items.into_iter(), true));
-    let chunks = stream::unfold(state, |state| async move {
-        let (mut chunk, mut items, mut first) = state?;
+    // Custom resources name their kind wherever they are.
+    let typed = call.served.traits.custom;
+    let state = Some((start, page.items.into_iter(), true, call.served.clone()));
+    let chunks = stream::unfold(state, move |state| async move {
+        let (mut chunk, mut items, mut first, served) = state?;
         loop {
             let Some(stored) = items.next() else {
                 chunk.put_slice(b"]}\n");
@@ -202,10 +216,17 @@ fn verbatim(call: &Call, page: Page) -> Result<Response, Status> {
                 chunk.put_u8(b',');
             }
             first = false;
-            chunk.put_slice(&stored.json);
+            if typed && !convert::fits(&served, &stored.json) {
+                let object = object_of(&stored, &served).unwrap_or_default();
+                chunk.put_slice(object.to_string().as_bytes());
+            } else if typed {
+                chunk.put_slice(&stored.json);
+            } else {
+                untyped::pieces(&stored.json).iter().for_each(|piece| chunk.put_slice(piece));
+            }
             if chunk.len() >= CHUNK {
                 let full = chunk.freeze();
-                return Some((Ok(full), Some((BytesMut::new(), items, first))));
+                return Some((Ok(full), Some((BytesMut::new(), items, first, served))));
             }
         }
     });

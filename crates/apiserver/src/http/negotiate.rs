@@ -154,7 +154,14 @@ pub(super) fn accept(headers: &HeaderMap, pretty: bool, shapes: Shapes) -> Resul
             return Ok(prettier(Answer { encoding, view }, pretty));
         }
     }
-    Err(Status::not_acceptable(&PRODUCED))
+    // Typed Go clients always list JSON too; whoever wants protobuf alone is told so.
+    let known = |clause: &Clause<'_>| {
+        clause.encoding().is_some() || clause.subtype == "vnd.kubernetes.protobuf"
+    };
+    if clauses.iter().any(known) {
+        return Err(Status::not_acceptable(&PRODUCED));
+    }
+    Err(Status::no_such_form())
 }
 
 fn prettier(mut answer: Answer, pretty: bool) -> Answer {
@@ -180,13 +187,9 @@ pub(super) enum BodyKind {
 const OBJECTS: [&str; 3] =
     ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 
-/// Patch types of built-in kinds; custom resources know no strategic merge patch.
-const PATCHES: [&str; 4] = [
-    "application/json-patch+json",
-    "application/merge-patch+json",
-    "application/apply-patch+yaml",
-    "application/strategic-merge-patch+json",
-];
+/// Patch types of custom resources, which know no strategic merge patch.
+const PATCHES: [&str; 3] =
+    ["application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"];
 
 fn media_type(headers: &HeaderMap) -> String {
     let text = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -212,10 +215,8 @@ pub(super) fn patch_body(headers: &HeaderMap, strategic: bool) -> Result<BodyKin
         "application/merge-patch+json" => Ok(BodyKind::MergePatch),
         "application/apply-patch+yaml" => Ok(BodyKind::Apply),
         "application/strategic-merge-patch+json" if strategic => Ok(BodyKind::StrategicMergePatch),
-        _ => {
-            let accepted = if strategic { &PATCHES[..] } else { &PATCHES[..3] };
-            Err(Status::unsupported_media_type(accepted))
-        }
+        "application/strategic-merge-patch+json" => Err(Status::unsupported_media_type(&PATCHES)),
+        _ => Err(Status::no_such_patch()),
     }
 }
 

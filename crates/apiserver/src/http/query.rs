@@ -164,7 +164,7 @@ impl ListOptions {
         if matching == Some(Match::Exact) && self.resource_version == "0" {
             forbid(
                 "resourceVersionMatch",
-                "resourceVersionMatch \"Exact\" is forbidden for resourceVersion \"0\"",
+                "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
             );
         }
     }

@@ -40,18 +40,16 @@ impl Filter {
         known: &SelectableFields,
     ) -> Result<Self, Status> {
         let mut filter = Self::default();
-        let labels = Labels::parse(labels).map_err(|error| {
-            Status::bad_request(format!("unable to parse requirement: {error}"))
-        })?;
+        let labels =
+            Labels::parse(labels).map_err(|error| Status::bad_request(error.to_string()))?;
         filter.require_labels(&labels);
         for term in field::parse(fields).map_err(Status::bad_request)? {
             match term.field.as_str() {
                 "metadata.name" => filter.keyed.push((KeyPart::Name, term)),
                 "metadata.namespace" => filter.keyed.push((KeyPart::Namespace, term)),
                 _ => {
-                    let spec = known.find(&term.field).ok_or_else(|| {
-                        Status::bad_request(format!("field label not supported: {}", term.field))
-                    })?;
+                    let spec =
+                        known.find(&term.field).ok_or_else(|| unknown_field(&term.field, known))?;
                     let slot = filter.plan.add(&spec.path);
                     filter.fields.push((slot, spec.default, term));
                 }
@@ -110,6 +108,17 @@ impl Filter {
                 .iter()
                 .all(|(slot, default, term)| term.holds(at(*slot).unwrap_or(default)))
     }
+}
+
+fn unknown_field(field: &str, known: &SelectableFields) -> Status {
+    Status::bad_request(if known.is_empty() {
+        format!(
+            "{field:?} is not a known field selector: only \"metadata.name\", \
+             \"metadata.namespace\""
+        )
+    } else {
+        format!("field label not supported: {field}")
+    })
 }
 
 /// Reads `metadata.labels` of an object in memory, for selectors held by other objects.

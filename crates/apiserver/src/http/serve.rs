@@ -17,7 +17,7 @@ use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
-use tokio::time::{sleep, timeout};
+use tokio::time::{interval, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use super::server::ApiServer;
@@ -36,6 +36,9 @@ const MAX_STREAMS: u32 = 2_000;
 
 /// How long answers may take to leave after a shutdown began.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How often events are looked through for old ones.
+const SWEEP_PERIOD: Duration = Duration::from_secs(60);
 
 /// Why a listener cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -68,10 +71,15 @@ impl ApiServer {
         let acceptor = tls.map(TlsAcceptor::from);
         let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         let graceful = GracefulShutdown::new();
+        let mut sweep = interval(SWEEP_PERIOD);
         tokio::pin!(shutdown);
         loop {
             let accepted = tokio::select! {
                 () = &mut shutdown => break,
+                _ = sweep.tick() => {
+                    self.expire_events().await;
+                    continue;
+                }
                 accepted = accept(&listener, &slots) => accepted,
             };
             let (stream, slot) = match accepted {

@@ -89,7 +89,8 @@ impl ApiServer {
             metrics: Metrics::default(),
         };
         let server = Self { inner: Arc::new(inner) };
-        server.refresh_registry();
+        // A deletion of a definition may have been cut off by the last stop.
+        super::definitions::settle(&server).await;
         super::bootstrap::fill(&server).await;
         server
     }

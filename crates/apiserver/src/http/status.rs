@@ -13,25 +13,36 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// A failure on its way to the client.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Status {
+    pub(super) message: String,
+    pub(super) reason: Cow<'static, str>,
+    pub(super) details: Option<Box<Details>>,
+    pub(super) code: u16,
+    /// Where an expired list can go on.
+    next: String,
+}
+
+/// The same as it is written.
+#[derive(Serialize)]
+struct Wire<'a> {
     kind: &'static str,
     #[serde(rename = "apiVersion")]
     api_version: &'static str,
-    metadata: ListMeta,
+    metadata: ListMeta<'a>,
     status: &'static str,
-    pub message: String,
+    message: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
-    pub reason: Cow<'static, str>,
+    reason: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub details: Option<Box<Details>>,
-    pub code: u16,
+    details: Option<&'a Details>,
+    code: u16,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-struct ListMeta {
-    #[serde(rename = "continue", skip_serializing_if = "String::is_empty")]
-    next: String,
+struct ListMeta<'a> {
+    #[serde(rename = "continue", skip_serializing_if = "str::is_empty")]
+    next: &'a str,
 }
 
 /// What the failure is about.
@@ -149,14 +160,11 @@ impl Status {
         message: impl Into<String>,
     ) -> Self {
         Self {
-            kind: "Status",
-            api_version: "v1",
-            metadata: ListMeta::default(),
-            status: "Failure",
             message: message.into(),
             reason: reason.into(),
             details: None,
             code: code.as_u16(),
+            next: String::new(),
         }
     }
 
@@ -260,6 +268,28 @@ impl Status {
         .about(Details::default())
     }
 
+    /// No clause of `Accept` names a form this server writes.
+    pub(super) fn no_such_form() -> Self {
+        Self::new(
+            StatusCode::NOT_ACCEPTABLE,
+            "NotAcceptable",
+            "406: Not Acceptable\n\nAvailable representations: application/json, \
+             application/yaml, application/vnd.kubernetes.protobuf, \
+             application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch",
+        )
+        .about(Details::default())
+    }
+
+    /// A patch in none of the dialects.
+    pub(super) fn no_such_patch() -> Self {
+        Self::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "UnsupportedMediaType",
+            "415: Unsupported Media Type",
+        )
+        .about(Details::default())
+    }
+
     pub(super) fn not_acceptable(accepted: &[&str]) -> Self {
         let message =
             format!("only the following media types are accepted: {}", accepted.join(", "));
@@ -297,7 +327,7 @@ impl Status {
              deleted between the time the first chunk was returned and now may show up in the \
              list.",
         );
-        status.metadata.next = next;
+        status.next = next;
         status
     }
 
@@ -306,7 +336,7 @@ impl Status {
         Self::new(
             StatusCode::GATEWAY_TIMEOUT,
             "Timeout",
-            format!("Too large resource version: {asked}, current: {current}"),
+            format!("Timeout: Too large resource version: {asked}, current: {current}"),
         )
         .about(Details {
             causes: vec![Cause {
@@ -348,7 +378,17 @@ impl Status {
 
     /// The object as JSON, for `ERROR` watch events.
     pub(super) fn to_json(&self) -> Vec<u8> {
-        serde_json::to_vec(self).expect("a status holds only strings and numbers")
+        let wire = Wire {
+            kind: "Status",
+            api_version: "v1",
+            metadata: ListMeta { next: &self.next },
+            status: "Failure",
+            message: &self.message,
+            reason: &self.reason,
+            details: self.details.as_deref(),
+            code: self.code,
+        };
+        serde_json::to_vec(&wire).expect("a status holds only strings and numbers")
     }
 }
 
@@ -377,7 +417,7 @@ pub(super) struct Deleted<'a> {
     kind: &'static str,
     #[serde(rename = "apiVersion")]
     api_version: &'static str,
-    metadata: ListMeta,
+    metadata: ListMeta<'a>,
     status: &'static str,
     details: DeletedDetails<'a>,
 }

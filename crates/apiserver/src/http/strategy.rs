@@ -37,8 +37,11 @@ pub(super) fn prepare_create(call: &Call, object: &mut Value) -> Result<(), Stat
             label_namespace(object, &name);
         }
         ("", "secrets") => fold_string_data(object),
+        ("", "services") => complete_addresses(object),
+        ("", "resourcequotas") => object["status"] = json!({}),
+        ("batch", "jobs") => label_job(object),
         ("apiextensions.k8s.io", "customresourcedefinitions") => {
-            definitions::prepare(call, object, None);
+            definitions::prepare(&call.server, object, None);
         }
         _ => {}
     }
@@ -71,6 +74,29 @@ fn label_namespace(object: &mut Value, name: &str) {
     let labels = metadata.entry("labels").or_insert_with(|| json!({}));
     if let Some(labels) = labels.as_object_mut() {
         labels.insert("kubernetes.io/metadata.name".into(), name.into());
+    }
+}
+
+/// A job without labels carries those of its pods.
+fn label_job(job: &mut Value) {
+    let labels = job.pointer("/spec/template/metadata/labels").cloned();
+    if let (None, Some(labels)) = (meta::metadata(job).get("labels"), labels) {
+        meta::set(job, "labels", labels);
+    }
+}
+
+/// The list of addresses begins with the single one. None is handed out: there is no network
+/// behind it.
+fn complete_addresses(service: &mut Value) {
+    let Some(spec) = service.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    if let Some(address) = spec.get("clusterIP").cloned()
+        && address.as_str().is_some_and(|text| !text.is_empty())
+    {
+        spec.entry("clusterIPs").or_insert_with(|| json!([address]));
+    }
+    if spec.get("type").and_then(Value::as_str) != Some("ExternalName") {
+        spec.entry("ipFamilies").or_insert_with(|| json!(["IPv4"]));
+        spec.entry("ipFamilyPolicy").or_insert_with(|| json!("SingleStack"));
     }
 }
 
@@ -108,7 +134,9 @@ pub(super) fn prepare_update(
         Part::Status => keep_all_but_status(served, new, old),
         Part::Other => {}
     }
-    if part != Part::Status && served.traits.generation && specification_changed(served, new, old) {
+    // Where a pod runs is not its owner's wish, so binding is no new generation.
+    let counts = part != Part::Status && call.subresource() != "binding";
+    if counts && served.traits.generation && specification_changed(served, new, old) {
         meta::set(new, "generation", meta::generation(old).saturating_add(1));
     }
     Ok(())
@@ -124,7 +152,7 @@ fn prepare_main(call: &Call, new: &mut Value, old: &Value) {
         }
         ("", "secrets") => fold_string_data(new),
         ("apiextensions.k8s.io", "customresourcedefinitions") => {
-            definitions::prepare(call, new, Some(old));
+            definitions::prepare(&call.server, new, Some(old));
         }
         _ => {}
     }

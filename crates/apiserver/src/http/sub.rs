@@ -27,7 +27,7 @@ pub(super) async fn serve(call: &mut Call) -> Result<Response, Status> {
     let found = call.served.subresource(call.subresource()).cloned();
     let Some(sub) = found else { return Err(Status::unknown_resource()) };
     let verb = match call.method.as_str() {
-        "GET" | "HEAD" => "get",
+        "GET" => "get",
         "POST" => "create",
         "PUT" => "update",
         "PATCH" => "patch",
@@ -46,7 +46,7 @@ pub(super) async fn serve(call: &mut Call) -> Result<Response, Status> {
         (Action::Log, _) => log::read(call).await,
         (Action::Token, _) => token::issue(call),
         (Action::Finalize, _) => finalize::replace(call).await,
-        (Action::Stream, _) => Err(Status::not_implemented(format!(
+        (Action::Stream(_), _) => Err(Status::not_implemented(format!(
             "this server does not stream into containers: {} is not available",
             sub.name
         ))),

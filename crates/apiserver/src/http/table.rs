@@ -38,16 +38,20 @@ impl Included {
 fn check_policy(query: &Query) -> Result<(), Status> {
     match query.get("includeObject") {
         None | Some("" | "None" | "Object" | "Metadata") => Ok(()),
-        Some(other) => {
-            Err(Status::bad_request(format!("unrecognized includeObject value: {other:?}")))
-        }
+        Some(other) => Err(Status::bad_request(format!(
+            "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: \
+             must be 'Metadata', 'Object', 'None', or empty"
+        ))),
     }
 }
 
 /// The table of one object.
 pub(super) fn of_object(call: &Call, object: &Value, version: &str) -> Result<Value, Status> {
-    let version_of = super::meta::resource_version(object);
-    of_list(call, std::slice::from_ref(object), version, &json!({"resourceVersion": version_of}))
+    let metadata = match super::meta::resource_version(object) {
+        "" => json!({}),
+        revision => json!({"resourceVersion": revision}),
+    };
+    of_list(call, std::slice::from_ref(object), version, &metadata)
 }
 
 /// The table of a list.
@@ -74,7 +78,7 @@ pub(super) fn assemble(
         "kind": "Table",
         "apiVersion": format!("meta.k8s.io/{version}"),
         "metadata": metadata,
-        "columnDefinitions": columns.unwrap_or_else(|| json!([])),
+        "columnDefinitions": columns,
         "rows": rows,
     })
 }
@@ -138,7 +142,7 @@ fn row(served: &Served, object: &Value, include: Included, now: Timestamp) -> Va
     };
     let mut row = json!({"cells": cells});
     match include {
-        Included::Nothing => {}
+        Included::Nothing => row["object"] = Value::Null,
         Included::Metadata => row["object"] = respond::metadata_only(object, "v1"),
         Included::Object => row["object"] = object.clone(),
     }

@@ -20,9 +20,9 @@ use crate::http::query::ListOptions;
 pub(super) fn verb(call: &Call) -> &'static str {
     let named = call.target.name.is_some();
     match call.method.as_str() {
-        "GET" | "HEAD" if is_watch(call) => "watch",
-        "GET" | "HEAD" if named => "get",
-        "GET" | "HEAD" => "list",
+        "GET" if is_watch(call) => "watch",
+        "GET" if named => "get",
+        "GET" => "list",
         "POST" => "create",
         "PUT" => "update",
         "PATCH" => "patch",
@@ -35,7 +35,8 @@ pub(super) fn verb(call: &Call) -> &'static str {
 pub(super) fn is_watch(call: &Call) -> bool {
     matches!(call.method, Method::GET)
         && call.target.subresource.is_none()
-        && (call.target.watch || call.query.flag("watch").unwrap_or(false))
+        && (call.target.watch
+            || (call.target.name.is_none() && call.query.flag("watch").unwrap_or(false)))
 }
 
 /// Answers a request on a resource or one of its objects.

@@ -112,7 +112,17 @@ fn start(call: &Call, options: &ListOptions) -> Result<Parts, Failure> {
     };
     let store = call.server.store();
     let namespace = call.target.namespace.as_deref();
-    let asked = list::revision(&options.resource_version).map_err(Failure::Request)?;
+    let asked = list::revision(&options.resource_version).map_err(|_| {
+        let text = &options.resource_version;
+        Failure::Request(Status::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "",
+            format!(
+                "resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: \
+                 invalid syntax"
+            ),
+        ))
+    })?;
     let current = store.revision();
     let begins_with_state = match options.send_initial_events {
         Some(wanted) => wanted,
@@ -173,7 +183,7 @@ impl Feed {
     /// The next piece of the stream, and whether more may follow. Empty at the very end.
     async fn next_chunk(&mut self) -> (Bytes, bool) {
         let mut chunk = BytesMut::new();
-        while let Some(stored) = self.initial.next() {
+        for stored in self.initial.by_ref() {
             if self.filter.matches(&stored.key, &stored.json) {
                 self.frames.push(&mut chunk, "ADDED", &stored.json);
             }

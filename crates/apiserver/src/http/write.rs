@@ -171,6 +171,11 @@ pub(super) trait Change: Send {
         true
     }
 
+    /// The change was made to the current object, rather than brought along whole.
+    fn patches(&self) -> bool {
+        false
+    }
+
     /// What a missing object becomes; `None` for 404.
     fn create(&mut self, _call: &mut Call) -> Option<Result<Value, Status>> {
         None
@@ -215,7 +220,7 @@ async fn modify_with(
         let old = object_of(&current, &call.served)?;
         let mut new = change.apply(&old, call)?;
         meta::check_shape(&mut new)?;
-        check_version(call, part, &new, &old)?;
+        check_version(call, part, &new, &old, change.patches())?;
         keep_identity(&mut new, &old);
         if change.tracks() {
             managers::track(call, options, Some(&old), &mut new);
@@ -244,13 +249,19 @@ async fn modify_with(
 }
 
 /// Checks the version and the identity the client bases its change on.
-fn check_version(call: &Call, part: Part, new: &Value, old: &Value) -> Result<(), Status> {
+fn check_version(
+    call: &Call,
+    part: Part,
+    new: &Value,
+    old: &Value,
+    patches: bool,
+) -> Result<(), Status> {
     let current = meta::resource_version(old);
     match meta::resource_version(new) {
         "" | "0" if !call.served.traits.unconditional_update && part != Part::Other => {
             return Err(Status::invalid(
                 &call.served.group,
-                &call.served.kind,
+                &call.served.plural,
                 call.name(),
                 vec![Cause {
                     reason: "FieldValueInvalid".into(),
@@ -260,10 +271,22 @@ fn check_version(call: &Call, part: Part, new: &Value, old: &Value) -> Result<()
             ));
         }
         "" | "0" => {}
+        asked if asked.parse::<u64>().is_err() => {
+            return Err(Status::new(
+                axum::http::StatusCode::INTERNAL_SERVER_ERROR,
+                "",
+                format!("strconv.ParseUint: parsing {asked:?}: invalid syntax"),
+            ));
+        }
         asked if asked != current => return Err(Status::modified(call.subject())),
         _ => {}
     }
     let (wanted, found) = (meta::uid(new), meta::uid(old));
+    if !wanted.is_empty() && wanted != found && patches {
+        let cause = Cause::invalid("metadata.uid", &json!(wanted), "field is immutable");
+        let causes = vec![cause];
+        return Err(Status::invalid(&call.served.group, &call.served.kind, call.name(), causes));
+    }
     if !wanted.is_empty() && wanted != found {
         return Err(Status::conflict(
             call.subject(),
@@ -312,7 +335,8 @@ async fn commit(
     if options.dry_run {
         return Ok(Committed::Done(Written::Dry(new)));
     }
-    let mut stored_form = new.clone();
+    // Watchers see an object leave as it was stored last, not as it never was.
+    let mut stored_form = if last_finalizer { old.clone() } else { new.clone() };
     convert::to_storage(&mut stored_form, &call.served);
     let result = if last_finalizer {
         call.server.store().remove(key.clone(), stored_form, current.revision).await
@@ -322,7 +346,8 @@ async fn commit(
     match result {
         Ok(stored) if last_finalizer => {
             consequences::of_removal(call).await;
-            Ok(Committed::Done(Written::Stored(stored)))
+            meta::set(&mut new, "resourceVersion", stored.revision.to_string());
+            Ok(Committed::Done(Written::Dry(new)))
         }
         Ok(stored) => {
             consequences::of_write(call, &new).await;

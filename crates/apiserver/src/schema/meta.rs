@@ -135,8 +135,7 @@ fn owners(metadata: &Value, path: &Path<'_>, causes: &mut Causes) {
         }
         for field in ["kind", "name", "uid"] {
             if text(owner, field).is_empty() {
-                let detail = format!("{field} must not be empty");
-                causes.invalid_text(&path.field(field), "", &detail);
+                causes.invalid_text(&path.field(field), "", "must not be empty");
             }
         }
         if (group, version, text(owner, "kind")) == ("", "v1", "Event") {
@@ -273,9 +272,9 @@ mod tests {
                 with("ownerReferences", json!([{}])),
                 vec![
                     r#"metadata.ownerReferences.apiVersion: Invalid value: "": version must not be empty"#,
-                    r#"metadata.ownerReferences.kind: Invalid value: "": kind must not be empty"#,
-                    r#"metadata.ownerReferences.name: Invalid value: "": name must not be empty"#,
-                    r#"metadata.ownerReferences.uid: Invalid value: "": uid must not be empty"#,
+                    r#"metadata.ownerReferences.kind: Invalid value: "": must not be empty"#,
+                    r#"metadata.ownerReferences.name: Invalid value: "": must not be empty"#,
+                    r#"metadata.ownerReferences.uid: Invalid value: "": must not be empty"#,
                 ],
             ),
             ("one controller", with("ownerReferences", json!([controller("a")])), vec![]),

@@ -119,8 +119,8 @@ async fn refusals_are_those_of_kubernetes() {
             (
                 400,
                 "BadRequest",
-                "the API version in the data (apps/v1) does not match the expected API version \
-                 (v1)",
+                "Deployment in version \"v1\" cannot be handled as a ConfigMap: converting \
+                 (v1.Deployment) to (core.ConfigMap): unknown conversion",
             ),
         ),
         (
@@ -275,7 +275,7 @@ async fn namespaces_wait_for_their_finalizer() {
     let refused = rig.post("/api/v1/namespaces/team/pods", &pod("late")).await;
     assert_eq!(refused.failure().0, 403);
     assert_eq!(refused.json()["details"]["causes"][0]["reason"], "NamespaceTerminating");
-    assert_eq!(rig.delete("/api/v1/namespaces/team").await.failure().0, 409);
+    assert_eq!(rig.delete("/api/v1/namespaces/team").await.code, StatusCode::OK, "it dies anyway");
 }
 
 async fn fill(rig: &Rig, count: usize) {

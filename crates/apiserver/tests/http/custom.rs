@@ -94,7 +94,10 @@ async fn versions_share_their_objects() {
     rig.post(WIDGETS, &widget("one")).await;
     let old = rig.get("/apis/example.com/v1beta1/namespaces/default/widgets/one").await;
     assert_eq!(old.json()["apiVersion"], "example.com/v1beta1");
-    assert_eq!(old.headers["warning"], "299 - \"example.com/v1beta1 Widget is deprecated\"");
+    assert_eq!(
+        old.headers["warning"],
+        "299 - \"example.com/v1beta1 Widget is deprecated; use example.com/v1 Widget\""
+    );
     let list = rig.get("/apis/example.com/v1beta1/widgets").await.json();
     assert_eq!(list["items"][0]["apiVersion"], "example.com/v1beta1");
 }
@@ -142,7 +145,7 @@ async fn an_update_needs_a_version() {
     let refused = rig.put(&format!("{WIDGETS}/one"), &widget("one")).await;
     assert_eq!(
         refused.failure().2,
-        "Widget.example.com \"one\" is invalid: metadata.resourceVersion: Invalid value: 0: must \
+        "widgets.example.com \"one\" is invalid: metadata.resourceVersion: Invalid value: 0: must \
          be specified for an update"
     );
 }

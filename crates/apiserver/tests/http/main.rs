@@ -3,8 +3,11 @@
 //! Each test talks to a server in this process through `kube::Client`, or through plain HTTP where
 //! the wire itself is the point.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on may stop")]
+
 mod crud;
 mod custom;
+mod lifetime;
 mod patching;
 mod rig;
 mod subresources;

@@ -45,7 +45,10 @@ pub(crate) async fn rig() -> Rig {
 
 pub(crate) async fn rig_with(options: Options, limits: Limits) -> Rig {
     let store = Store::in_memory(limits).expect("a writer thread can be started");
-    let server = ApiServer::start(store, options).await;
+    rig_over(ApiServer::start(store, options).await)
+}
+
+pub(crate) fn rig_over(server: ApiServer) -> Rig {
     let router = router(server.clone());
     Rig { client: Client::new(router.clone(), "default"), server, router }
 }

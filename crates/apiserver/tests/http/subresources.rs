@@ -48,7 +48,7 @@ async fn a_pod_is_bound_once() {
         )
     );
     let nowhere = json!({"metadata": {"name": "web"}, "target": {}});
-    assert_eq!(rig.post(&path, &nowhere).await.failure().0, 422);
+    assert_eq!(rig.post(&path, &nowhere).await.failure().2, "target.name: Required value");
     let absent = rig.post(&format!("{PODS}/none/binding"), &binding("none", "n1")).await;
     assert_eq!(absent.failure().0, 404);
 }

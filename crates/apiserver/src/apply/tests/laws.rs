@@ -129,8 +129,9 @@ proptest! {
     fn applying_and_withdrawing_restores_the_object(server in any_history(), intent in any_spec()) {
         let mut server = server;
         let before = server.clone();
-        prop_assume!(before.live.is_some());
-        prop_assume!(server.apply("newcomer", &intent, false).is_ok());
+        if before.live.is_none() || server.apply("newcomer", &intent, false).is_err() {
+            return Ok(());
+        }
         server.apply("newcomer", &json!({}), false).unwrap();
         prop_assert_eq!(without_empty(&server.object()), without_empty(&sorted_like(&before, &server)));
         prop_assert!(!server.owners().iter().any(|line| line.starts_with("newcomer")));

@@ -148,6 +148,10 @@ fn quantities_may_be_numbers_in_built_in_kinds() {
     assert!(error.to_string().ends_with(".maxSurge: expected any scalar, got &{[1]}"), "{error}");
     let image = json!({"spec": {"containers": [{"name": "c", "image": 1}]}});
     assert!(Server::built_in("", "Pod").apply("a", &image, false).is_err());
+    let labels = json!({"metadata": {"labels": {"a": 1}}});
+    assert!(Server::built_in("", "Pod").apply("a", &labels, false).is_err());
+    let data = json!({"data": {"a": 1}});
+    assert!(Server::built_in("", "ConfigMap").apply("a", &data, false).is_err());
 }
 
 #[test]

@@ -4,8 +4,8 @@
 //! below the table. Groups appear in the order in which kubectl should prefer them.
 
 use super::{
-    ALL_VERBS, Action, CREATE, Columns, Conversion, GET, READ_WRITE, ScalePaths, Served, Storage,
-    Subresource, Traits, api_version,
+    ALL_VERBS, Action, CREATE, Columns, Conversion, GET, NO_DELETE_COLLECTION, READ_WRITE,
+    ScalePaths, Served, Storage, Subresource, Traits, api_version,
 };
 use crate::http::select::SelectableFields;
 use crate::schema::Gvk;
@@ -117,14 +117,20 @@ fn served(row: &Row) -> Served {
         short_names: row.short.iter().map(|s| (*s).to_owned()).collect(),
         categories: categories(row),
         namespaced: matches!(row.scope, Namespaced | NamespacedQuestion),
-        verbs: if question { CREATE } else { ALL_VERBS },
+        verbs: match row.plural {
+            _ if question => CREATE,
+            "namespaces" => NO_DELETE_COLLECTION,
+            _ => ALL_VERBS,
+        },
         subresources: row.subresources.iter().filter_map(|name| subresource(row, name)).collect(),
         storage: if question { Storage::Virtual } else { storage(row) },
         schema: Schemas::built_in().get(&gvk).cloned(),
         columns: Columns::BuiltIn,
         fields: SelectableFields::built_in(row.group, row.plural),
         traits: traits(row),
-        deprecation: None,
+        deprecation: (row.plural == "endpoints").then(|| {
+            "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned()
+        }),
     }
 }
 
@@ -165,9 +171,11 @@ fn subresource(row: &Row, name: &str) -> Option<Subresource> {
         "log" => ("log", GET, Action::Log),
         "token" => ("token", CREATE, Action::Token),
         "finalize" => ("finalize", &["update"][..], Action::Finalize),
-        "attach" => ("attach", &["create", "get"][..], Action::Stream),
-        "exec" => ("exec", &["create", "get"][..], Action::Stream),
-        "portforward" => ("portforward", &["create", "get"][..], Action::Stream),
+        "attach" => ("attach", &["create", "get"][..], Action::Stream("PodAttachOptions")),
+        "exec" => ("exec", &["create", "get"][..], Action::Stream("PodExecOptions")),
+        "portforward" => {
+            ("portforward", &["create", "get"][..], Action::Stream("PodPortForwardOptions"))
+        }
         _ => return None,
     };
     Some(Subresource { name, verbs, action })

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{
     ALL_VERBS, Action, Columns, Conversion, READ_WRITE, Served, Storage, Subresource, Traits,
-    api_version,
+    api_version, version_priority,
 };
 use crate::http::select::SelectableFields;
 use crate::schema::Schema;
@@ -206,5 +206,18 @@ fn deprecation(object: &Value, version: &Value) -> Option<String> {
         return Some(own.to_owned());
     }
     let api = api_version(text(object, "/spec/group"), text(version, "/name"));
-    Some(format!("{api} {} is deprecated", text(object, "/spec/names/kind")))
+    let kind = text(object, "/spec/names/kind");
+    let newer = list(object, "/spec/versions")
+        .iter()
+        .filter(|other| other.get("served").and_then(Value::as_bool) == Some(true))
+        .filter(|other| other.get("deprecated").and_then(Value::as_bool) != Some(true))
+        .map(|other| text(other, "/name"))
+        .max_by_key(|name| version_priority(name));
+    Some(match newer {
+        Some(name) => {
+            let better = api_version(text(object, "/spec/group"), name);
+            format!("{api} {kind} is deprecated; use {better} {kind}")
+        }
+        None => format!("{api} {kind} is deprecated"),
+    })
 }

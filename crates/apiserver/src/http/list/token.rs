@@ -54,7 +54,9 @@ impl FromStr for Token {
     type Err = Status;
 
     fn from_str(text: &str) -> Result<Self, Status> {
-        let invalid = |why: &str| Status::bad_request(format!("continue key is not valid: {why}"));
+        let invalid = |why: &str| {
+            Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"))
+        };
         let bytes = URL_SAFE_NO_PAD
             .decode(text.trim_end_matches('='))
             .map_err(|error| invalid(&error.to_string()))?;

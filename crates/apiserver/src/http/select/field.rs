@@ -92,6 +92,10 @@ impl SelectableFields {
         self.0.iter().find(|spec| spec.label == label)
     }
 
+    pub(in crate::http) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Fields named by a CustomResourceDefinition as JSON paths (`.spec.color`).
     pub fn from_json_paths<'a>(paths: impl Iterator<Item = &'a str>) -> Self {
         Self(

@@ -35,11 +35,20 @@ enum Test {
 /// Why a selector cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SelectorError {
-    #[error("found {found:?}, expected: {expected}")]
+    #[error("unable to parse requirement: found '{found}', expected: {expected}")]
     Syntax { found: String, expected: &'static str },
-    #[error("<nil>: Invalid value: {key:?}: {why}")]
+    #[error("unable to parse requirement: found '{found}' expected: '('")]
+    NoList { found: String },
+    #[error("found '{found}', expected: identifier after ','")]
+    AfterComma { found: String },
+    #[error(
+        "unable to parse requirement: values[0]: Invalid value: {value:?}: for 'Gt', 'Lt' \
+         operators, the value must be an integer"
+    )]
+    Bound { value: String },
+    #[error("unable to parse requirement: <nil>: Invalid value: {key:?}: {why}")]
     Key { key: String, why: String },
-    #[error("values[0][{key}]: Invalid value: {value:?}: {why}")]
+    #[error("unable to parse requirement: values[0][{key}]: Invalid value: {value:?}: {why}")]
     Value { key: String, value: String, why: String },
     #[error("{operator:?} is not a valid label selector operator")]
     Operator { operator: String },
@@ -99,7 +108,8 @@ impl Labels {
             requirements.push(requirement(&mut tokens)?);
             match tokens.next() {
                 Token::End => return Ok(Self { requirements }),
-                Token::Comma => {}
+                Token::Comma if matches!(tokens.peek(), Token::Word(_) | Token::Not) => {}
+                Token::Comma => return Err(tokens.next().after_comma()),
                 other => return Err(other.unexpected("',' or end of string")),
             }
         }
@@ -170,13 +180,13 @@ fn exact_value(tokens: &mut Tokens<'_>) -> Result<String, SelectorError> {
 
 fn bound(tokens: &mut Tokens<'_>) -> Result<i64, SelectorError> {
     let text = exact_value(tokens)?;
-    text.parse().map_err(|_| SelectorError::Syntax { found: text, expected: "an integer" })
+    text.parse().map_err(|_| SelectorError::Bound { value: text })
 }
 
 fn value_list(tokens: &mut Tokens<'_>) -> Result<BTreeSet<String>, SelectorError> {
     match tokens.next() {
         Token::Open => {}
-        other => return Err(other.unexpected("'('")),
+        other => return Err(SelectorError::NoList { found: other.text().to_owned() }),
     }
     let mut values = BTreeSet::new();
     loop {
@@ -216,9 +226,17 @@ enum Token<'a> {
     End,
 }
 
-impl Token<'_> {
+impl<'a> Token<'a> {
     fn unexpected(self, expected: &'static str) -> SelectorError {
-        let found = match self {
+        SelectorError::Syntax { found: self.text().to_owned(), expected }
+    }
+
+    fn after_comma(self) -> SelectorError {
+        SelectorError::AfterComma { found: self.text().to_owned() }
+    }
+
+    fn text(self) -> &'a str {
+        match self {
             Token::Word(word) => word,
             Token::Not => "!",
             Token::Equal => "=",
@@ -229,8 +247,7 @@ impl Token<'_> {
             Token::Close => ")",
             Token::Comma => ",",
             Token::End => "",
-        };
-        SelectorError::Syntax { found: found.to_owned(), expected }
+        }
     }
 }
 

@@ -23,7 +23,7 @@ pub(super) async fn bind_named(call: &mut Call) -> Result<Response, Status> {
 pub(super) async fn bind(call: &mut Call) -> Result<Response, Status> {
     let options = WriteOptions::from_query(&call.query, &call.headers, "CreateOptions")?;
     let kind = negotiate::object_body(&call.headers, call.served.traits.custom)?;
-    let mut binding = decode::value(&call.body, kind)?;
+    let mut binding = decode::value(&call.body, kind, "Binding")?;
     meta::check_shape(&mut binding)?;
     check(call, &binding)?;
     if call.target.name.is_none() {
@@ -49,9 +49,7 @@ fn check(call: &Call, binding: &Value) -> Result<(), Status> {
         && !name.is_empty()
         && name != wanted
     {
-        return Err(Status::bad_request(format!(
-            "the name of the object ({name}) does not match the name on the URL ({wanted})"
-        )));
+        return Err(Status::bad_request("name in URL does not match name in Binding object"));
     }
     let mut causes = Vec::new();
     if call.target.name.is_none() && name.is_empty() {
@@ -64,10 +62,15 @@ fn check(call: &Call, binding: &Value) -> Result<(), Status> {
     if text("/target/name").is_empty() {
         causes.push(Cause::required("target.name", ""));
     }
-    if causes.is_empty() {
-        return Ok(());
+    match causes.first() {
+        None => Ok(()),
+        // Kubernetes does not dress this refusal up.
+        Some(cause) => Err(Status::new(
+            axum::http::StatusCode::INTERNAL_SERVER_ERROR,
+            "",
+            format!("{}: {}", cause.field, cause.message),
+        )),
     }
-    Err(Status::invalid("", "Binding", name, causes))
 }
 
 struct Bind {

@@ -29,7 +29,7 @@ const MAX_DISRUPTED: usize = 2000;
 pub(super) async fn evict(call: &mut Call) -> Result<Response, Status> {
     let options = WriteOptions::from_query(&call.query, &call.headers, "CreateOptions")?;
     let kind = negotiate::object_body(&call.headers, call.served.traits.custom)?;
-    let mut eviction = decode::value(&call.body, kind)?;
+    let mut eviction = decode::value(&call.body, kind, "Eviction")?;
     meta::check_shape(&mut eviction)?;
     let name = meta::name(&eviction);
     if !name.is_empty() && name != call.name() {
@@ -181,7 +181,28 @@ fn take_one(budget: &Value, pod: &str, now: &str) -> Result<Value, Status> {
         next["status"]["disruptedPods"] = json!({});
     }
     next["status"]["disruptedPods"][pod] = json!(now);
+    if allowed == 1 {
+        exhaust(&mut next, now);
+    }
     Ok(next)
+}
+
+/// The budget says that nothing is left of it.
+fn exhaust(budget: &mut Value, now: &str) {
+    let condition = json!({
+        "type": "DisruptionAllowed",
+        "status": "False",
+        "reason": "InsufficientPods",
+        "message": "",
+        "observedGeneration": count(budget, "observedGeneration"),
+        "lastTransitionTime": now,
+    });
+    let Some(status) = budget.get_mut("status").and_then(Value::as_object_mut) else { return };
+    let conditions = status.entry("conditions").or_insert_with(|| json!([]));
+    if let Some(conditions) = conditions.as_array_mut() {
+        conditions.retain(|one| one.get("type") != condition.get("type"));
+        conditions.push(condition);
+    }
 }
 
 /// The pod says that it is being disrupted, so that its controller need not count this as failure.

@@ -19,7 +19,7 @@ pub(super) async fn replace(call: &mut Call) -> Result<Response, Status> {
     let answer = negotiate::accept(&call.headers, call.is_pretty(), Shapes::One)?;
     let options = WriteOptions::from_query(&call.query, &call.headers, "UpdateOptions")?;
     let kind = negotiate::object_body(&call.headers, call.served.traits.custom)?;
-    let mut body = decode::value(&call.body, kind)?;
+    let mut body = decode::value(&call.body, kind, &call.served.kind)?;
     decode::check_kind(&mut body, &call.served)?;
     let outcome = write::modify(call, &options, Part::Other, &mut Finalizers { body }).await?;
     respond::one(call, answer, StatusCode::OK, &outcome.written)

@@ -7,7 +7,7 @@ use std::fmt::Debug;
 
 use axum::body::Body;
 use axum::http::StatusCode;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
@@ -68,7 +68,7 @@ pub(super) async fn read(call: &Call) -> Result<Response, Status> {
     let request = request(&call.query, &pod, now)?;
     let plain = |body: Body| respond::body(StatusCode::OK, "text/plain", body);
     if request.node.is_empty() {
-        return Ok(plain(Body::empty()));
+        return Ok(StatusCode::NO_CONTENT.into_response());
     }
     let Some(source) = call.server.log_source() else {
         return Err(Status::new(
@@ -91,7 +91,10 @@ fn request(query: &Query, pod: &Value, now: Timestamp) -> Result<LogRequest, Sta
     let mut count = |field: &'static str, least: i64| -> Result<Option<u64>, Status> {
         let Some(value) = query.integer(field)? else { return Ok(None) };
         if value < least {
-            let why = format!("must be greater than or equal to {least}");
+            let why = match least {
+                0 => "must be greater than or equal to 0".to_owned(),
+                _ => format!("must be greater than {}", least - 1),
+            };
             causes.push(Cause::invalid(field, &json!(value), why));
         }
         Ok(u64::try_from(value).ok())
@@ -102,7 +105,7 @@ fn request(query: &Query, pod: &Value, now: Timestamp) -> Result<LogRequest, Sta
     let since_time = query.get("sinceTime").filter(|text| !text.is_empty());
     if since_seconds.is_some() && since_time.is_some() {
         let why = "at most one of `sinceTime` or `sinceSeconds` may be specified";
-        causes.push(Cause::forbidden("", why));
+        causes.push(Cause::forbidden("[]", why));
     }
     if !causes.is_empty() {
         return Err(Status::invalid("", "PodLogOptions", name, causes));

@@ -11,6 +11,8 @@ use crate::http::negotiate::{self, BodyKind, Shapes};
 use crate::http::query::WriteOptions;
 use crate::http::server::object_of;
 use crate::http::status::{Cause, Status};
+use crate::http::verbs::patch::refusal;
+use crate::http::verbs::update::claim_name;
 use crate::http::write::{Change, Part};
 use crate::http::{meta, respond, write};
 use crate::patch;
@@ -39,7 +41,10 @@ pub(super) async fn serve(
     };
     let body = match kind {
         BodyKind::JsonPatch => Value::Null,
-        _ => decode::value(&call.body, kind)?,
+        BodyKind::Json | BodyKind::Yaml | BodyKind::Protobuf => {
+            decode::value(&call.body, kind, "Scale")?
+        }
+        _ => decode::patch(&call.body, kind)?,
     };
     let mut change = Rescale { kind, body, paths: paths.clone() };
     let outcome = write::modify(call, &options, Part::Other, &mut change).await?;
@@ -62,11 +67,9 @@ impl Change for Rescale {
             // Lists do not occur in a Scale, so all merging dialects agree.
             _ => patch::merge(&scale, &self.body),
         };
-        let mut wanted = wanted.map_err(|error| {
-            let code = StatusCode::from_u16(error.code()).unwrap_or(StatusCode::BAD_REQUEST);
-            Status::new(code, error.reason(), error.message())
-        })?;
+        let mut wanted = wanted.map_err(refusal)?;
         meta::check_shape(&mut wanted)?;
+        claim_name(call, &wanted)?;
         let replicas = replicas(&wanted, call.name())?;
         let mut next = current.clone();
         set(&mut next, &self.paths.spec_replicas, replicas.into());

@@ -24,12 +24,12 @@ pub(super) fn issue(call: &Call) -> Result<Response, Status> {
     let kind = negotiate::object_body(&call.headers, call.served.traits.custom)?;
     let request = match call.body.is_empty() {
         true => json!({}),
-        false => decode::value(&call.body, kind)?,
+        false => decode::value(&call.body, kind, "TokenRequest")?,
     };
     let stored = call.server.store().get(&call.key()?);
     let stored = stored.ok_or_else(|| Status::not_found(call.subject()))?;
     let account = object_of(&stored, &call.served)?;
-    let lifetime = lifetime(&request, call.name())?;
+    let lifetime = lifetime(&request)?;
 
     let options = call.server.options();
     let now = options.clock.now();
@@ -58,7 +58,7 @@ pub(super) fn issue(call: &Call) -> Result<Response, Status> {
     respond::value(answer.encoding, StatusCode::CREATED, &object)
 }
 
-fn lifetime(request: &Value, name: &str) -> Result<i64, Status> {
+fn lifetime(request: &Value) -> Result<i64, Status> {
     let field = "spec.expirationSeconds";
     let Some(value) = request.pointer("/spec/expirationSeconds") else {
         return Ok(DEFAULT_SECONDS);
@@ -74,7 +74,7 @@ fn lifetime(request: &Value, name: &str) -> Result<i64, Status> {
         None => "must be a number of seconds",
     };
     let causes = vec![Cause::invalid(field, value, why)];
-    Err(Status::invalid("authentication.k8s.io", "TokenRequest", name, causes))
+    Err(Status::invalid("authentication.k8s.io", "TokenRequest", "", causes))
 }
 
 #[cfg(test)]
@@ -83,8 +83,8 @@ mod tests {
 
     #[test]
     fn lifetimes_are_bounded() {
-        let ask = |seconds: Value| lifetime(&json!({"spec": {"expirationSeconds": seconds}}), "a");
-        assert_eq!(lifetime(&json!({}), "a").ok(), Some(3600));
+        let ask = |seconds: Value| lifetime(&json!({"spec": {"expirationSeconds": seconds}}));
+        assert_eq!(lifetime(&json!({})).ok(), Some(3600));
         assert_eq!(ask(json!(600)).ok(), Some(600));
         for wrong in [json!(599), json!(MOST_SECONDS + 1), json!("1h")] {
             assert_eq!(ask(wrong).unwrap_err().code, 422);

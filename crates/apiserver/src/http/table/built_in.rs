@@ -42,6 +42,10 @@ const fn number(name: &'static str) -> Head {
     Head { name, kind: "integer", priority: 0 }
 }
 
+const fn date(name: &'static str) -> Head {
+    Head { name, kind: "date", priority: 0 }
+}
+
 const fn boolean(name: &'static str) -> Head {
     Head { name, kind: "boolean", priority: 0 }
 }
@@ -62,7 +66,6 @@ pub(super) fn of(group: &str, plural: &str) -> Sheet {
         ("", "endpoints") => service::ENDPOINTS,
         ("", "configmaps") => data::CONFIG_MAPS,
         ("", "secrets") => data::SECRETS,
-        ("", "serviceaccounts") => data::SERVICE_ACCOUNTS,
         ("", "limitranges") => data::CREATED_AT,
         ("", "resourcequotas") => data::RESOURCE_QUOTAS,
         ("", "persistentvolumes") => data::PERSISTENT_VOLUMES,
@@ -84,6 +87,9 @@ pub(super) fn of(group: &str, plural: &str) -> Sheet {
         ("rbac.authorization.k8s.io", _) => data::ROLE_BINDINGS,
         ("storage.k8s.io", "storageclasses") => data::STORAGE_CLASSES,
         ("storage.k8s.io", "csinodes") => data::CSI_NODES,
+        ("storage.k8s.io", "csidrivers") => data::CSI_DRIVERS,
+        ("storage.k8s.io", "volumeattachments") => data::VOLUME_ATTACHMENTS,
+        ("storage.k8s.io", "csistoragecapacities") => data::CREATED_AT,
         _ => PLAIN,
     }
 }

@@ -29,7 +29,7 @@ pub(super) async fn delete(call: &mut Call) -> Result<Response, Status> {
         "kind": call.served.list_kind,
         "apiVersion": call.served.api_version(),
         "metadata": page.metadata(),
-        "items": items,
+        "items": list::untyped(call, items),
     });
     respond::value(answer.encoding, StatusCode::OK, &list)
 }

@@ -25,7 +25,7 @@ pub(super) fn read_object(
     options: &WriteOptions,
     kind: BodyKind,
 ) -> Result<serde_json::Value, Status> {
-    let mut object = decode::value(&call.body, kind)?;
+    let mut object = decode::value(&call.body, kind, &call.served.kind)?;
     let mut complaints = Complaints::about(&call.body, kind, options.field_validation);
     decode::check_kind(&mut object, &call.served)?;
     decode::shape(&mut object, &call.served, &mut complaints)?;

@@ -2,7 +2,7 @@
 
 use axum::http::StatusCode;
 use axum::response::Response;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::update::claim_name;
 use crate::http::call::Call;
@@ -22,7 +22,7 @@ pub(in crate::http) async fn patch(call: &mut Call, part: Part) -> Result<Respon
     check_options(&options, kind)?;
     let body = match kind {
         BodyKind::JsonPatch => Value::Null,
-        _ => decode::value(&call.body, kind)?,
+        _ => decode::patch(&call.body, kind)?,
     };
     let mut change = Patch { kind, body, options: options.clone(), creates: part == Part::Main };
     let outcome = write::modify(call, &options, part, &mut change).await?;
@@ -72,10 +72,15 @@ impl Patch {
             meta::set(&mut intent, "name", call.name());
         }
         claim_name(call, &intent)?;
-        if call.served.namespaced {
-            meta::set(&mut intent, "namespace", call.namespace());
-        }
         Ok(intent)
+    }
+
+    /// A result the client did not want is the patch's fault.
+    fn about_patch(&self, message: &str) -> Status {
+        let why = message.split_once("cannot be handled as a ").map_or(message, |(_, rest)| rest);
+        let why = why.split_once(": ").map_or(why, |(_, rest)| rest);
+        let cause = Cause::invalid("patch", &json!(self.body.to_string()), why);
+        Status::invalid("", "", "", vec![cause])
     }
 
     fn in_shape(&self, mut object: Value, call: &mut Call) -> Result<Value, Status> {
@@ -85,7 +90,9 @@ impl Patch {
         };
         decode::check_kind(&mut object, &call.served)?;
         decode::shape(&mut object, &call.served, &mut complaints)?;
-        complaints.settle(self.options.field_validation, &call.served, &mut call.warnings)?;
+        complaints
+            .settle(self.options.field_validation, &call.served, &mut call.warnings)
+            .map_err(|refusal| self.about_patch(&refusal.message))?;
         claim_name(call, &object)?;
         Ok(object)
     }
@@ -99,6 +106,10 @@ impl Change for Patch {
 
     fn tracks(&self) -> bool {
         self.kind != BodyKind::Apply
+    }
+
+    fn patches(&self) -> bool {
+        true
     }
 
     fn create(&mut self, call: &mut Call) -> Option<Result<Value, Status>> {
@@ -127,14 +138,11 @@ impl Patch {
     }
 }
 
-fn refusal(error: PatchError) -> Status {
+pub(in crate::http) fn refusal(error: PatchError) -> Status {
     let code = StatusCode::from_u16(error.code()).unwrap_or(StatusCode::BAD_REQUEST);
     let status = Status::new(code, error.reason(), error.message());
     match error {
-        // The cause is kept from the message, as Kubernetes does, but not from the reader.
-        PatchError::Unprocessable(why) => {
-            status.with_causes(vec![Cause { message: why, ..Cause::default() }])
-        }
+        PatchError::Unprocessable(_) => status.with_causes(Vec::new()),
         _ => status,
     }
 }

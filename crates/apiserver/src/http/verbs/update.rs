@@ -26,12 +26,11 @@ pub(in crate::http) async fn replace(call: &mut Call, part: Part) -> Result<Resp
 }
 
 /// Checks that an object is the one the path names.
-pub(super) fn claim_name(call: &Call, object: &Value) -> Result<(), Status> {
+pub(in crate::http) fn claim_name(call: &Call, object: &Value) -> Result<(), Status> {
     let name = meta::name(object);
     if name.is_empty() {
         return Err(Status::bad_request(format!(
-            "the name of the object (based on URL) was undeterminable: name must be provided, \
-             expected {}",
+            "the name of the object ({} based on URL) was undeterminable: name must be provided",
             call.name()
         )));
     }
@@ -43,11 +42,9 @@ pub(super) fn claim_name(call: &Call, object: &Value) -> Result<(), Status> {
     }
     let namespace = meta::namespace(object);
     if !namespace.is_empty() && namespace != call.namespace() {
-        return Err(Status::bad_request(format!(
-            "the namespace of the object ({namespace}) does not match the namespace on the URL \
-             ({})",
-            call.namespace()
-        )));
+        return Err(Status::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
     }
     Ok(())
 }

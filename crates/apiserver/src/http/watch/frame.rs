@@ -37,7 +37,7 @@ impl Frames {
     }
 
     pub(super) fn push(&mut self, chunk: &mut BytesMut, kind: &str, json: &[u8]) {
-        if self.verbatim {
+        if self.verbatim && convert::fits(&self.served, json) {
             frame(chunk, kind, json);
             return;
         }

@@ -7,12 +7,12 @@
 
 mod admission;
 mod container;
-mod core;
 mod pod;
 mod policy;
 mod quantity;
 mod selector;
 mod service;
+mod small_kinds;
 #[cfg(test)]
 mod tests;
 mod volume;
@@ -73,15 +73,15 @@ fn content(group: &str, kind: &str, new: &Value, old: Option<&Value>, causes: &m
             pod::check_template(get(new, "template"), &path, causes);
         }
         ("", "Service") => service::check(new, old, causes),
-        ("", "ConfigMap") => core::config_map(new, old, causes),
-        ("", "Secret") => core::secret(new, old, causes),
-        ("", "Node") => core::node(new, old, causes),
-        ("", "Event") => core::event(new, causes),
-        ("", "PersistentVolumeClaim") => core::claim(new, old, causes),
-        ("", "PersistentVolume") => core::volume(new, causes),
-        ("", "ResourceQuota") => core::resource_quota(new, causes),
-        ("", "LimitRange") => core::limit_range(new, causes),
-        ("", "Binding") => core::binding(new, causes),
+        ("", "ConfigMap") => small_kinds::config_map(new, old, causes),
+        ("", "Secret") => small_kinds::secret(new, old, causes),
+        ("", "Node") => small_kinds::node(new, old, causes),
+        ("", "Event") => small_kinds::event(new, causes),
+        ("", "PersistentVolumeClaim") => small_kinds::claim(new, old, causes),
+        ("", "PersistentVolume") => small_kinds::volume(new, causes),
+        ("", "ResourceQuota") => small_kinds::resource_quota(new, causes),
+        ("", "LimitRange") => small_kinds::limit_range(new, causes),
+        ("", "Binding") => small_kinds::binding(new, causes),
         ("", "ReplicationController") => workload::replication_controller(new, causes),
         ("apps", "Deployment") => workload::deployment(new, old, causes),
         ("apps", "ReplicaSet") => workload::replica_set(new, old, causes),

@@ -94,6 +94,14 @@ pub(in crate::http) struct Caller {
     clients: Mutex<HashMap<(Vec<u8>, String), Https>>,
 }
 
+/// What went wrong with a question.
+enum Trouble {
+    /// It did not get there, or its answer not back.
+    Exchange(String),
+    /// The webhook answered with an error.
+    Answer(String),
+}
+
 /// More different webhooks than this are not kept connected.
 const MAX_CLIENTS: usize = 256;
 
@@ -118,14 +126,24 @@ impl Caller {
             .map_err(|error| error.to_string())?;
         let limit = Duration::from_secs(hook.timeout_seconds);
         let exchange = async {
-            let response = client.request(request).await.map_err(|error| chain(&error))?;
+            let response = client.request(request).await;
+            let response = response.map_err(|error| Trouble::Exchange(chain(&error)))?;
             let code = response.status();
             let body = Limited::new(response.into_body(), MAX_ANSWER).collect().await;
-            let body = body.map_err(|error| error.to_string())?.to_bytes();
-            if code.is_success() { Ok(body) } else { Err(format!("the server answered {code}")) }
+            let body = body.map_err(|error| Trouble::Exchange(error.to_string()))?.to_bytes();
+            if code.is_success() {
+                return Ok(body);
+            }
+            // Its own words, without the address: the answer did come from there.
+            let words = String::from_utf8_lossy(&body).trim().chars().take(256).collect::<String>();
+            Err(Trouble::Answer(format!(
+                "an error on the server ({words:?}) has prevented the request from succeeding"
+            )))
         };
         match tokio::time::timeout(limit, exchange).await {
-            Ok(result) => result.map_err(|why| format!("Post {:?}: {why}", uri.to_string())),
+            Ok(Ok(body)) => Ok(body),
+            Ok(Err(Trouble::Answer(why))) => Err(why),
+            Ok(Err(Trouble::Exchange(why))) => Err(format!("Post {:?}: {why}", uri.to_string())),
             Err(_) => Err(format!("Post {:?}: context deadline exceeded", uri.to_string())),
         }
     }

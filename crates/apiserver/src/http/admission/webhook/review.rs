@@ -56,11 +56,10 @@ pub(super) fn request(
 }
 
 fn options(call: &Call, attributes: &Attributes) -> Value {
-    let kind = match (attributes.operation, call.method.as_str()) {
-        (Operation::Create, _) => "CreateOptions",
-        (Operation::Update, "PATCH") => "PatchOptions",
-        (Operation::Update, _) => "UpdateOptions",
-        (Operation::Delete, _) => "DeleteOptions",
+    let kind = match attributes.operation {
+        Operation::Create => "CreateOptions",
+        Operation::Update => "UpdateOptions",
+        Operation::Delete => "DeleteOptions",
     };
     let mut options = json!({"kind": kind, "apiVersion": "meta.k8s.io/v1"});
     if attributes.dry_run {

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::{Sheet, boolean, created, joined, list_at, name, number, or_none, str_at, text, wide};
+use super::{
+    Sheet, boolean, created, date, joined, list_at, name, number, or_none, str_at, text, wide,
+};
 use crate::http::meta;
 
 fn count(object: &Value, field: &str) -> usize {
@@ -10,7 +12,7 @@ fn count(object: &Value, field: &str) -> usize {
 }
 
 pub(super) const CONFIG_MAPS: Sheet = Sheet {
-    columns: &[text("Name"), number("Data"), text("Age")],
+    columns: &[text("Name"), text("Data"), text("Age")],
     cells: |object, now| {
         let entries = count(object, "data") + count(object, "binaryData");
         vec![name(object), json!(entries), created(object, now)]
@@ -18,7 +20,7 @@ pub(super) const CONFIG_MAPS: Sheet = Sheet {
 };
 
 pub(super) const SECRETS: Sheet = Sheet {
-    columns: &[text("Name"), text("Type"), number("Data"), text("Age")],
+    columns: &[text("Name"), text("Type"), text("Data"), text("Age")],
     cells: |object, now| {
         vec![
             name(object),
@@ -29,15 +31,8 @@ pub(super) const SECRETS: Sheet = Sheet {
     },
 };
 
-pub(super) const SERVICE_ACCOUNTS: Sheet = Sheet {
-    columns: &[text("Name"), number("Secrets"), text("Age")],
-    cells: |object, now| {
-        vec![name(object), json!(list_at(object, "/secrets").len()), created(object, now)]
-    },
-};
-
 pub(super) const CREATED_AT: Sheet = Sheet {
-    columns: &[text("Name"), text("Created At")],
+    columns: &[text("Name"), date("Created At")],
     cells: |object, _| vec![name(object), json!(str_at(object, "/metadata/creationTimestamp"))],
 };
 
@@ -189,7 +184,7 @@ pub(super) const STORAGE_CLASSES: Sheet = Sheet {
         text("Provisioner"),
         text("ReclaimPolicy"),
         text("VolumeBindingMode"),
-        boolean("AllowVolumeExpansion"),
+        text("AllowVolumeExpansion"),
         text("Age"),
     ],
     cells: |object, now| {
@@ -213,5 +208,59 @@ pub(super) const CSI_NODES: Sheet = Sheet {
     columns: &[text("Name"), number("Drivers"), text("Age")],
     cells: |object, now| {
         vec![name(object), json!(list_at(object, "/spec/drivers").len()), created(object, now)]
+    },
+};
+
+pub(super) const CSI_DRIVERS: Sheet = Sheet {
+    columns: &[
+        text("Name"),
+        boolean("AttachRequired"),
+        boolean("PodInfoOnMount"),
+        boolean("StorageCapacity"),
+        text("TokenRequests"),
+        boolean("RequiresRepublish"),
+        text("Modes"),
+        text("Age"),
+    ],
+    cells: |object, now| {
+        let flag = |field: &str, default: bool| {
+            let value = object.pointer(&format!("/spec/{field}")).and_then(Value::as_bool);
+            json!(value.unwrap_or(default))
+        };
+        let audiences = list_at(object, "/spec/tokenRequests");
+        let audiences = joined(audiences.iter().map(|request| str_at(request, "/audience")));
+        let modes = list_at(object, "/spec/volumeLifecycleModes");
+        vec![
+            name(object),
+            flag("attachRequired", true),
+            flag("podInfoOnMount", false),
+            flag("storageCapacity", false),
+            if audiences.is_empty() { json!("<unset>") } else { json!(audiences) },
+            flag("requiresRepublish", false),
+            or_none(joined(modes.iter().filter_map(Value::as_str))),
+            created(object, now),
+        ]
+    },
+};
+
+pub(super) const VOLUME_ATTACHMENTS: Sheet = Sheet {
+    columns: &[
+        text("Name"),
+        text("Attacher"),
+        text("PV"),
+        text("Node"),
+        boolean("Attached"),
+        text("Age"),
+    ],
+    cells: |object, now| {
+        let attached = object.pointer("/status/attached").and_then(Value::as_bool);
+        vec![
+            name(object),
+            json!(str_at(object, "/spec/attacher")),
+            json!(str_at(object, "/spec/source/persistentVolumeName")),
+            json!(str_at(object, "/spec/nodeName")),
+            json!(attached == Some(true)),
+            created(object, now),
+        ]
     },
 };

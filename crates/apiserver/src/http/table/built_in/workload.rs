@@ -16,8 +16,8 @@ pub(super) const DEPLOYMENTS: Sheet = Sheet {
     columns: &[
         text("Name"),
         text("Ready"),
-        number("Up-to-date"),
-        number("Available"),
+        text("Up-to-date"),
+        text("Available"),
         text("Age"),
         wide("Containers"),
         wide("Images"),
@@ -110,7 +110,7 @@ pub(super) const DAEMON_SETS: Sheet = Sheet {
 };
 
 pub(super) const CONTROLLER_REVISIONS: Sheet = Sheet {
-    columns: &[text("Name"), text("Controller"), number("Revision"), text("Age")],
+    columns: &[text("Name"), text("Controller"), text("Revision"), text("Age")],
     cells: |object, now| {
         let owner = list_at(object, "/metadata/ownerReferences")
             .iter()

@@ -1,0 +1,21 @@
+//! `tidepool bench`: what does it cost, measured on this machine?
+
+mod api;
+
+use clap::Subcommand;
+
+use crate::Outcome;
+
+/// Measure Tidepool on this machine
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Api(api::Arguments),
+}
+
+impl Command {
+    pub(crate) fn run(self) -> anyhow::Result<Outcome> {
+        match self {
+            Self::Api(arguments) => arguments.run(),
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! What do the tests of more than one crate need?
+//!
+//! [`conformance`] holds the cases that tell a Kubernetes API from something that looks like one,
+//! and runs them against any server. [`embedded`] starts our own server on loopback.
+//! [`loopback`] serves any service over TLS, for webhooks.
+
+pub mod conformance;
+pub mod embedded;
+pub mod loopback;
