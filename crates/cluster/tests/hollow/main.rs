@@ -1,5 +1,7 @@
 //! Hollow nodes against the embedded API server.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 

@@ -139,7 +139,7 @@ impl Rig {
     }
 
     pub(crate) async fn until_ready(&self, name: &str) -> Pod {
-        self.until(name, "ready", |pod| is_ready(pod)).await
+        self.until(name, "ready", is_ready).await
     }
 
     pub(crate) async fn delete(&self, name: &str) {
