@@ -1,6 +1,6 @@
 //! Hollow nodes against the embedded API server.
 
-#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

@@ -3,7 +3,7 @@
 //! Everything happens below a temporary state directory and, as root, in control groups of the
 //! test's own root. Whatever a test leaves behind is ended when its rig is dropped.
 
-#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod kernel;
 mod lifecycle;
