@@ -1,0 +1,1 @@
+//! The node daemon: it collects what a machine does, and reports it to the cluster.

@@ -1,0 +1,1 @@
+//! The processes beside the API server: they watch, plan, write and admit.

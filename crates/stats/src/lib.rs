@@ -1,0 +1,1 @@
+//! What do many samples say together? Windows, percentiles, decaying histograms; no Kubernetes, no clock.
