@@ -10,12 +10,14 @@
 //! | [`node_resource`] | how much of each node is lent out? |
 
 pub mod caches;
+mod drive;
 pub mod instruments;
 pub mod intake;
 pub mod leader;
 pub mod node_metric;
 pub mod node_resource;
 pub mod node_slo;
+mod queue;
 mod shared;
 
 pub use shared::{Clock, Shared};
