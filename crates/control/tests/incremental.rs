@@ -36,17 +36,21 @@ impl Random {
         self.next() % end
     }
 
+    fn index(&mut self, len: usize) -> usize {
+        usize::try_from(self.below(len as u64)).expect("below a usize")
+    }
+
     fn one_of<T: Copy>(&mut self, items: &[T]) -> T {
-        items[usize::try_from(self.below(items.len() as u64)).unwrap()]
+        items[self.index(items.len())]
     }
 }
 
 fn typed<T: DeserializeOwned>(value: Value) -> T {
-    serde_json::from_value(value).unwrap()
+    serde_json::from_value(value).expect("the object has its kind's shape")
 }
 
 fn now() -> Timestamp {
-    "2026-01-01T00:00:00Z".parse().unwrap()
+    "2026-01-01T00:00:00Z".parse().expect("a time")
 }
 
 /// The cluster as the API server has it.
@@ -255,7 +259,7 @@ fn step(random: &mut Random, truth: &mut Truth, world: &mut World, lost: &mut Ve
         (Kind::Node, false) => tell(&truth.node(random), seen),
         (Kind::Pod, false) => {
             let pod = truth.pod(random);
-            let key = pod.metadata.name.clone().unwrap();
+            let key = pod.metadata.name.clone().expect("pods here have names");
             // A pod never moves: one of the same name elsewhere means that the first is gone.
             let mut seen = seen;
             remove(&mut truth.pods, &key, seen.as_deref_mut());
@@ -293,7 +297,7 @@ fn configs() -> Vec<Arc<InForce>> {
         .map(|text| {
             let data = [(Key::Colocation, text), (Key::Normalization, normalization)];
             let data = data.map(|(key, text)| (key.name().to_owned(), text.to_owned()));
-            state.next(Input::Data(data.into())).unwrap().in_force
+            state.next(Input::Data(data.into())).expect("each text is new").in_force
         })
         .collect()
 }
@@ -308,8 +312,7 @@ fn cluster(seed: u64, configs: &[Arc<InForce>]) {
     for _ in 0..12 + random.below(12) {
         step(&mut random, &mut truth, &mut world, &mut lost);
         if random.below(4) == 0 {
-            let (name, config) =
-                (name(&mut random), &configs[usize::try_from(random.below(3)).unwrap()]);
+            let (name, config) = (name(&mut random), &configs[random.index(configs.len())]);
             let earlier = now() - SignedDuration::from_secs(600);
             if let Some(plan) = world.plan(&name, config, &options, earlier)
                 && !lost.contains(&Kind::Node)
@@ -333,7 +336,7 @@ fn cluster(seed: u64, configs: &[Arc<InForce>]) {
         names
     };
     assert_eq!(names(&world), names(&fresh), "seed {seed}");
-    let config = &configs[usize::try_from(seed % 3).unwrap()];
+    let config = &configs[random.index(configs.len())];
     for name in names(&fresh) {
         let lived = world.plan(&name, config, &options, now());
         let scratch = fresh.plan(&name, config, &options, now());
