@@ -1,0 +1,12 @@
+//! What should a node do for its online pods right now?
+//!
+//! Every strategy is a function from values to a decision that says why. None of them reads a file,
+//! asks a clock or writes anything: the daemon, the simulator and `explain` call the same functions.
+//!
+//! | module | decides |
+//! |---|---|
+//! | [`suppress`] | how much CPU best-effort may use, as CPUs or as a quota |
+//! | [`topology`] | which CPUs belong together |
+
+pub mod suppress;
+pub mod topology;
