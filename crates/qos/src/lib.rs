@@ -6,7 +6,9 @@
 //! | module | decides |
 //! |---|---|
 //! | [`suppress`] | how much CPU best-effort may use, as CPUs or as a quota |
+//! | [`burst`] | how far an online container may go beyond its CPU limit |
 //! | [`topology`] | which CPUs belong together |
 
+pub mod burst;
 pub mod suppress;
 pub mod topology;
