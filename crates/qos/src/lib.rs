@@ -7,8 +7,12 @@
 //! |---|---|
 //! | [`suppress`] | how much CPU best-effort may use, as CPUs or as a quota |
 //! | [`burst`] | how far an online container may go beyond its CPU limit |
+//! | [`evict`] | which pods have to leave when holding back is not enough |
+//! | [`claim`] | what several wishes for one kernel file come to |
 //! | [`topology`] | which CPUs belong together |
 
 pub mod burst;
+pub mod claim;
+pub mod evict;
 pub mod suppress;
 pub mod topology;
