@@ -11,7 +11,9 @@
 
 pub mod limiter;
 
-use units::{Micros, MilliCpu, Percent, Rounding};
+use units::{Micros, MilliCpu, Percent, Ratio, Rounding};
+
+use crate::batch::normalize;
 
 pub use limiter::Limiter;
 
@@ -90,8 +92,8 @@ pub struct Inputs {
     /// Whether it has means left to live beyond its limit.
     pub has_means: bool,
     pub quota: Micros,
-    /// What a core of this machine is worth in cores of the reference machine, in hundredths.
-    pub normalization: Option<units::Ratio>,
+    /// What a core of this machine is worth, compared with the reference machine.
+    pub normalization: Option<Ratio>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,16 +156,6 @@ fn step(inputs: &Inputs) -> Step {
         (NodeState::Idle, Some(true)) => Step::Up,
         _ => Step::Keep,
     }
-}
-
-/// A faster core needs less time for the same work.
-fn normalize(quota: Micros, ratio: Option<units::Ratio>) -> Micros {
-    let Some(hundredths) = ratio.map(units::Ratio::hundredths).filter(|ratio| *ratio > 100) else {
-        return quota;
-    };
-    let hundredths = i64::try_from(hundredths).unwrap_or(i64::MAX);
-    let scaled = quota.0.saturating_mul(100);
-    Micros(scaled / hundredths + i64::from(scaled % hundredths != 0))
 }
 
 /// The quota of a pod is the sum of its containers'; one without a limit makes it unlimited.
@@ -253,7 +245,7 @@ mod tests {
             (
                 "a faster core needs less",
                 Inputs {
-                    normalization: Some(units::Ratio::from_hundredths(150)),
+                    normalization: Some(Ratio::from_hundredths(150)),
                     is_on: false,
                     ..container()
                 },
@@ -266,6 +258,19 @@ mod tests {
             assert_eq!((decision.quota, decision.why.step), (Micros(quota), step), "{name}");
         }
         assert_eq!(decide(&Inputs { limit: MilliCpu(0), ..container() }), None);
+    }
+
+    #[test]
+    fn a_throttled_container_climbs_to_its_ceiling() {
+        let mut inputs = Inputs { limit: MilliCpu(2_000), quota: Micros(200_000), ..container() };
+        let climb: Vec<_> = std::iter::from_fn(|| {
+            inputs.quota = decide(&inputs)?.quota;
+            Some(inputs.quota.0)
+        })
+        .take(8)
+        .collect();
+        let want = [240_000, 288_000, 345_600, 414_720, 497_664, 597_196, 600_000, 600_000];
+        assert_eq!(climb, want);
     }
 
     #[test]

@@ -124,6 +124,7 @@ mod tests {
     fn unsatisfied_and_busy_tiers_release() {
         let cases = [
             ("half satisfied, busy", tier(5_000, 10_000, 5_000), 3_000),
+            ("two fifths satisfied", tier(3_900, 10_000, 4_000), 4_000),
             ("exactly at the lower share", tier(6_000, 10_000, 6_000), 2_000),
             ("satisfied enough", tier(6_100, 10_000, 6_001), 0),
             ("not busy", tier(4_499, 10_000, 5_000), 0),

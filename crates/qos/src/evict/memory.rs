@@ -34,6 +34,7 @@ mod tests {
         let cases = [
             ("room", gib(69), gib(0)),
             ("at the threshold", gib(70), gib(2)),
+            ("above", gib(75), gib(7)),
             ("far above", gib(90), gib(22)),
         ];
         for (name, used, want) in cases {
