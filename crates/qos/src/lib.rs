@@ -16,6 +16,7 @@
 //! | [`cache`] | which cache ways and how much memory bandwidth a class may use |
 //! | [`block`] | what may be done to a disk, in the kernel's words |
 //! | [`claim`] | what several wishes for one kernel file come to |
+//! | [`writes`] | in which order the kernel accepts a set of changes |
 //! | [`topology`] | which CPUs belong together |
 
 pub mod assign;
@@ -30,3 +31,4 @@ pub mod identity;
 pub mod memory;
 pub mod suppress;
 pub mod topology;
+pub mod writes;
