@@ -1,1 +1,4 @@
 //! The node daemon: it collects what a machine does, and reports it to the cluster.
+
+pub mod series;
+pub mod view;
