@@ -40,6 +40,7 @@ impl Rank {
 pub enum Value {
     /// A number, or none for no limit: quotas, weights, sizes.
     Number(Option<i64>),
+    /// None at all is no limit: such a group has those of its parent.
     Cpus(CpuSet),
     /// Anything else. It can be set, but not bounded.
     Text(String),
@@ -127,6 +128,10 @@ fn apply(value: &Value, bound: &Bound) -> Option<Value> {
             let most = (*most)?;
             Some(Value::Number(Some(value.map_or(most, |value| value.min(most)))))
         }
+        (Value::Cpus(value), Bound::Max(Value::Cpus(most))) if value.is_empty() => {
+            Some(Value::Cpus(most.clone()))
+        }
+        (Value::Cpus(value), Bound::Min(_)) if value.is_empty() => None,
         (Value::Cpus(value), Bound::Min(Value::Cpus(least))) => {
             Some(Value::Cpus(value.union(least)))
         }
@@ -216,6 +221,16 @@ mod tests {
                 ],
                 cpus("2-6"),
                 Some("floor"),
+            ),
+            (
+                "no CPUs are no limit",
+                cpus(""),
+                vec![
+                    claim("pools", Rank::POOLS, Max(cpus("2-5"))),
+                    claim("growth", Rank::GROWTH, Min(cpus("7"))),
+                ],
+                cpus("2-5"),
+                Some("pools"),
             ),
             (
                 "a claim on another kind is void",
