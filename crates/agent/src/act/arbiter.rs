@@ -4,8 +4,8 @@
 //! value of ours:
 //!
 //! 1. Fold the wishes over what was found there; without wishes that is what was found.
-//! 2. Skip what is already so. Files are read again only when their target changes, when a minute has
-//!    passed, or when somebody is known to reset them, so a quiet round costs no system call.
+//! 2. Skip what is already so. A place is looked at when somebody's wish for it changed, and otherwise
+//!    once a minute, so a quiet round costs next to nothing, twenty times a second if need be.
 //! 3. Order the writes, announce each in the ledger, write, read back.
 //!
 //! Somebody else's hand: a value that is neither ours nor the one found is a takeover. It is left alone,
@@ -25,6 +25,9 @@ use super::place::Place;
 
 /// How long a value is trusted to be what we wrote.
 const TRUST: Duration = Duration::from_secs(60);
+
+/// How often all places are looked through.
+const SCAN: Duration = Duration::from_secs(1);
 
 /// The first pause after a refused write; it doubles up to [`LONGEST_PAUSE`].
 const PAUSE: Duration = Duration::from_secs(1);
@@ -78,11 +81,17 @@ pub enum Outcome {
 pub struct Arbiter {
     tree: Tree,
     ledger: Ledger,
-    wishes: BTreeMap<&'static str, Posted>,
+    owners: BTreeMap<&'static str, Posted>,
+    /// Every wish, by the place it is for.
+    wishes: BTreeMap<Place, Vec<(&'static str, Wish)>>,
     known: BTreeMap<Place, Known>,
+    /// Places whose wishes changed, or that have to be tried again.
+    dirty: BTreeSet<Place>,
+    /// When all places are looked through for what is due.
+    next_scan: Duration,
 }
 
-/// The wishes of one owner.
+/// What one owner posted.
 #[derive(Debug, Default)]
 struct Posted {
     wishes: Vec<Wish>,
@@ -116,21 +125,43 @@ struct Case {
 
 impl Arbiter {
     pub fn new(tree: Tree, ledger: Ledger) -> Self {
-        Self { tree, ledger, wishes: BTreeMap::new(), known: BTreeMap::new() }
+        Self {
+            tree,
+            ledger,
+            owners: BTreeMap::new(),
+            wishes: BTreeMap::new(),
+            known: BTreeMap::new(),
+            dirty: BTreeSet::new(),
+            next_scan: Duration::ZERO,
+        }
     }
 
     /// Replaces everything an owner wants. Without `until` it holds until posted otherwise.
     pub fn post(&mut self, owner: &'static str, wishes: Vec<Wish>, until: Option<Duration>) {
-        if wishes.is_empty() {
-            self.wishes.remove(owner);
-        } else {
-            self.wishes.insert(owner, Posted { wishes, until });
+        let posted = self.owners.entry(owner).or_default();
+        posted.until = until;
+        if posted.wishes == wishes {
+            return;
         }
+        let old = std::mem::replace(&mut posted.wishes, wishes.clone());
+        for wish in old {
+            if let Some(wanted) = self.wishes.get_mut(&wish.place) {
+                wanted.retain(|(name, _)| *name != owner);
+            }
+            self.dirty.insert(wish.place);
+        }
+        for wish in wishes {
+            self.dirty.insert(wish.place.clone());
+            self.wishes.entry(wish.place.clone()).or_default().push((owner, wish));
+        }
+        self.wishes.retain(|_, wanted| !wanted.is_empty());
+        self.owners.retain(|_, posted| !posted.wishes.is_empty());
     }
 
     /// Takes all wishes back; the next round gives every file back.
     pub fn withdraw_all(&mut self) {
-        self.wishes.clear();
+        self.dirty.extend(std::mem::take(&mut self.wishes).into_keys());
+        self.owners.clear();
     }
 
     /// Whether every file is as it was found.
@@ -140,45 +171,63 @@ impl Arbiter {
 
     /// Why a place is as it is: the wishes for it, strongest last.
     pub fn wishes_for(&self, place: &Place) -> Vec<(&'static str, &Wish)> {
-        let mut wishes: Vec<_> = self
-            .wishes
-            .iter()
-            .flat_map(|(owner, posted)| posted.wishes.iter().map(|wish| (*owner, wish)))
-            .filter(|(_, wish)| wish.place == *place)
-            .collect();
+        let wanted = self.wishes.get(place).into_iter().flatten();
+        let mut wishes: Vec<_> = wanted.map(|(owner, wish)| (*owner, wish)).collect();
         wishes.sort_by_key(|(owner, wish)| (wish.rank, *owner));
         wishes
     }
 
     /// Brings every file where it should be. `now` counts from any fixed moment and never goes back.
     pub fn settle(&mut self, now: Duration) -> Vec<Change> {
-        self.wishes.retain(|_, posted| posted.until.is_none_or(|until| until > now));
-        let claims = self.claims();
+        self.lapse(now);
+        if now >= self.next_scan {
+            self.next_scan = now.saturating_add(SCAN);
+            self.scan(now);
+        }
         let mut changes = Vec::new();
         let mut cases = BTreeMap::new();
-        let places: BTreeSet<Place> =
-            claims.keys().cloned().chain(self.ledger.places().cloned()).collect();
-        for place in places {
-            let wanted = claims.get(&place).map(Vec::as_slice).unwrap_or_default();
-            if let Some(case) = self.look(&place, wanted, now, &mut changes) {
+        for place in std::mem::take(&mut self.dirty) {
+            let claims = self.claims(&place);
+            if let Some(case) = self.look(&place, &claims, now, &mut changes) {
                 cases.insert(place, case);
             }
         }
-        self.known
-            .retain(|place, _| claims.contains_key(place) || self.ledger.entry(place).is_some());
         self.write(cases, now, &mut changes);
         changes
     }
 
-    fn claims(&self) -> BTreeMap<Place, Vec<Claim>> {
-        let mut claims: BTreeMap<Place, Vec<Claim>> = BTreeMap::new();
-        for (owner, posted) in &self.wishes {
-            for wish in &posted.wishes {
-                let claim = Claim { owner, rank: wish.rank, bound: wish.bound.clone() };
-                claims.entry(wish.place.clone()).or_default().push(claim);
-            }
+    /// Drops the wishes of owners who did not renew them.
+    fn lapse(&mut self, now: Duration) {
+        let has_lapsed = |posted: &Posted| posted.until.is_some_and(|until| until <= now);
+        let lapsed: Vec<&'static str> = self
+            .owners
+            .iter()
+            .filter(|(_, posted)| has_lapsed(posted))
+            .map(|(owner, _)| *owner)
+            .collect();
+        for owner in lapsed {
+            self.post(owner, Vec::new(), None);
         }
-        claims
+    }
+
+    /// Marks what nobody looked at for a while, and forgets what nobody cares about.
+    fn scan(&mut self, now: Duration) {
+        let (wishes, ledger) = (&self.wishes, &self.ledger);
+        self.known.retain(|place, _| wishes.contains_key(place) || ledger.entry(place).is_some());
+        let all = self.wishes.keys().chain(self.ledger.places());
+        let is_due = |place: &&Place| {
+            self.known.get(*place).is_none_or(|known| {
+                known.settled.is_none() || now.saturating_sub(known.looked_at) >= TRUST
+            })
+        };
+        self.dirty.extend(all.filter(is_due).cloned());
+    }
+
+    fn claims(&self, place: &Place) -> Vec<Claim> {
+        let wanted = self.wishes.get(place).into_iter().flatten();
+        wanted
+            .map(|(owner, wish)| Claim { owner, rank: wish.rank, bound: wish.bound.clone() })
+            .collect()
     }
 
     /// Reads a place if there may be something to do.
@@ -291,14 +340,10 @@ impl Arbiter {
                 let found = case.place.read(version, &entry.found);
                 found.is_ok_and(|found| case.place.value(version, &found) == case.target)
             });
-            if is_found && case.owner.is_none() && !self.is_wanted(&case.place) {
+            if is_found && case.owner.is_none() && !self.wishes.contains_key(&case.place) {
                 self.forget(&case.place, changes);
             }
         }
-    }
-
-    fn is_wanted(&self, place: &Place) -> bool {
-        self.wishes.values().any(|posted| posted.wishes.iter().any(|wish| wish.place == *place))
     }
 
     /// Announces a value, writes it and reads it back; what the file says then.
