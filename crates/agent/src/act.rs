@@ -13,7 +13,9 @@
 mod arbiter;
 mod ledger;
 mod place;
+mod reflex;
 
 pub use self::arbiter::{Arbiter, Change, Outcome, Wish};
 pub use self::ledger::{Ledger, LedgerError};
 pub use self::place::Place;
+pub use self::reflex::{Grant, Reflex, TICK};
