@@ -1,6 +1,8 @@
 //! `tidepool bench`: what does it cost, measured on this machine?
 
 mod api;
+mod burn;
+mod react;
 
 use clap::Subcommand;
 
@@ -10,12 +12,17 @@ use crate::Outcome;
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Api(api::Arguments),
+    React(react::Arguments),
+    #[command(hide = true)]
+    Burn(burn::Arguments),
 }
 
 impl Command {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
         match self {
             Self::Api(arguments) => arguments.run(),
+            Self::React(arguments) => arguments.run(),
+            Self::Burn(arguments) => arguments.run(),
         }
     }
 }
