@@ -43,8 +43,7 @@ impl BestEffort {
         pods: &Pods,
         metrics: &Metrics,
     ) -> Result<(), FileError> {
-        let reader =
-            self.reader.get_or_insert_with(|| pass.tree.reader(self.path.clone()));
+        let reader = self.reader.get_or_insert_with(|| pass.tree.reader(self.path.clone()));
         let Some(tier) = read(reader, pass)? else {
             self.reader = None;
             self.cpu.reset();

@@ -66,13 +66,7 @@ pub(super) fn sample(
     record(&mut metrics.lock(), subject, pass, Some(used), bytes_f64(pages.cold));
 }
 
-fn record(
-    store: &mut Store,
-    subject: Subject<'_>,
-    pass: &Pass<'_>,
-    used: Option<f64>,
-    cold: f64,
-) {
+fn record(store: &mut Store, subject: Subject<'_>, pass: &Pass<'_>, used: Option<f64>, cold: f64) {
     store.push(subject, Measure::ColdPages, pass.now, cold);
     if let Some(used) = used {
         store.push(subject, Measure::MemoryWithHotPages, pass.now, (used - cold).max(0.0));

@@ -76,12 +76,7 @@ pub(super) struct FastSampler {
 }
 
 impl FastSampler {
-    pub(super) fn new(
-        fs: Arc<dyn HostFs>,
-        tier: &str,
-        interval: Duration,
-        fast: Fast,
-    ) -> Self {
+    pub(super) fn new(fs: Arc<dyn HostFs>, tier: &str, interval: Duration, fast: Fast) -> Self {
         Self {
             node: NodeReader::new(fs),
             stat: Stat::default(),

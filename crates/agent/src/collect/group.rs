@@ -130,6 +130,10 @@ impl Group {
         self.path.as_str() == path
     }
 
+    pub(super) fn path(&self) -> &CgroupPath {
+        &self.path
+    }
+
     pub(super) fn is_failing(&self) -> bool {
         self.is_failing
     }

@@ -207,7 +207,13 @@ impl PodEntry {
         self
     }
 
-    fn tick(&mut self, pass: &mut Pass<'_>, metrics: &Metrics, extras: Extras<'_>, is_slow_turn: bool) {
+    fn tick(
+        &mut self,
+        pass: &mut Pass<'_>,
+        metrics: &Metrics,
+        extras: Extras<'_>,
+        is_slow_turn: bool,
+    ) {
         let is_first = self.last.is_none();
         let Some(usage) = self.sample(pass) else { return };
         if extras.numa_nodes == 1 {

@@ -1,7 +1,7 @@
 //! How long do pods and containers wait for CPU, memory and IO? Pressure stall information.
 
-use host::psi::{Pressure, Resource};
 use host::Reading;
+use host::psi::{Pressure, Resource};
 
 use super::group::{Group, Pass};
 use crate::series::{Metrics, PressureSample, Subject};

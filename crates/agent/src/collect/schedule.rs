@@ -19,11 +19,10 @@ pub enum Task {
     Resctrl,
     Cpi,
     Storage,
-    Devices,
 }
 
 impl Task {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 8] = [
         Self::NodeInfo,
         Self::Fast,
         Self::Usage,
@@ -32,7 +31,6 @@ impl Task {
         Self::Resctrl,
         Self::Cpi,
         Self::Storage,
-        Self::Devices,
     ];
 
     /// As in logs and metrics.
@@ -46,7 +44,6 @@ impl Task {
             Self::Resctrl => "resctrl",
             Self::Cpi => "cpi",
             Self::Storage => "storage",
-            Self::Devices => "devices",
         }
     }
 }
@@ -122,8 +119,11 @@ mod tests {
 
     #[test]
     fn tasks_keep_their_rhythm_and_order() {
-        let mut schedule =
-            Schedule::new([(Task::Fast, ms(50)), (Task::Usage, ms(1000)), (Task::Pressure, ms(10_000))]);
+        let mut schedule = Schedule::new([
+            (Task::Fast, ms(50)),
+            (Task::Usage, ms(1000)),
+            (Task::Pressure, ms(10_000)),
+        ]);
         assert_eq!(due(&mut schedule, 0), [Task::Fast, Task::Usage, Task::Pressure]);
         assert_eq!(due(&mut schedule, 49), []);
         assert_eq!(due(&mut schedule, 53), [Task::Fast]);
