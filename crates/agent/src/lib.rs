@@ -1,6 +1,7 @@
 //! The node daemon: it collects what a machine does, and reports it to the cluster.
 
 pub mod act;
+pub mod collect;
 pub mod predict;
 pub mod report;
 pub mod series;
