@@ -286,7 +286,9 @@ mod tests {
         audit.record(record(1, "b"));
         let start = Instant::now();
         let tokens: Vec<_> = (0..3)
-            .map(|n| audit.page(None, Some(1), start + Duration::from_secs(n)).unwrap().next.unwrap())
+            .map(|n| {
+                audit.page(None, Some(1), start + Duration::from_secs(n)).unwrap().next.unwrap()
+            })
             .collect();
         let now = start + Duration::from_secs(4);
         assert_eq!(audit.page(Some(&tokens[0]), None, now), Err(PageError::UnknownToken));

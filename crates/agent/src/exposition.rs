@@ -88,7 +88,8 @@ impl Exposition {
         for metric in all() {
             match metric.kind {
                 Kind::Counter => {
-                    let made = IntCounterVec::new(Opts::new(metric.name, metric.help), metric.labels);
+                    let made =
+                        IntCounterVec::new(Opts::new(metric.name, metric.help), metric.labels);
                     counters.extend(usable(metric, made));
                 }
                 Kind::Histogram(buckets) => {
@@ -112,7 +113,12 @@ impl Exposition {
     /// Counts one more; `labels` are those after `node`.
     pub fn count(&self, metric: &'static Metric, labels: &[&str]) {
         let labels = self.labels(metric, labels);
-        match self.0.counters.get(metric.name).map(|made| made.get_metric_with_label_values(&labels)) {
+        match self
+            .0
+            .counters
+            .get(metric.name)
+            .map(|made| made.get_metric_with_label_values(&labels))
+        {
             Some(Ok(counter)) => counter.inc(),
             _ => warn!(metric = metric.name, "cannot count: not a counter with these labels"),
         }
@@ -121,7 +127,12 @@ impl Exposition {
     /// Adds a value to a histogram; `labels` are those after `node`.
     pub fn observe(&self, metric: &'static Metric, labels: &[&str], value: f64) {
         let labels = self.labels(metric, labels);
-        match self.0.histograms.get(metric.name).map(|made| made.get_metric_with_label_values(&labels)) {
+        match self
+            .0
+            .histograms
+            .get(metric.name)
+            .map(|made| made.get_metric_with_label_values(&labels))
+        {
             Some(Ok(histogram)) => histogram.observe(value),
             _ => warn!(metric = metric.name, "cannot observe: not a histogram with these labels"),
         }

@@ -103,11 +103,7 @@ pub enum KubeletError {
     #[error("{endpoint}{path} answers {status}")]
     Refused { endpoint: String, path: &'static str, status: StatusCode },
     #[error("cannot read the answer of {endpoint}{path}")]
-    Read {
-        endpoint: String,
-        path: &'static str,
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
+    Read { endpoint: String, path: &'static str, source: Box<dyn std::error::Error + Send + Sync> },
 }
 
 /// Where the kubelet of `node` listens.

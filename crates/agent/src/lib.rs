@@ -1,9 +1,17 @@
 //! The node daemon: it collects what a machine does, and reports it to the cluster.
 
 pub mod audit;
+pub mod exposition;
 pub mod health;
 pub mod kubelet;
-pub mod metrics;
 pub mod object;
 pub mod pleg;
+pub mod pods;
+pub mod policy;
+pub mod predict;
+pub mod report;
+pub mod series;
 pub mod server;
+pub mod slo;
+pub mod topology;
+pub mod view;

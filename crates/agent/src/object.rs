@@ -22,7 +22,9 @@ use crate::health::Part;
 pub enum Seen<K> {
     /// The server has not answered yet.
     Waiting,
-    Absent { since: Instant },
+    Absent {
+        since: Instant,
+    },
     Present(Arc<K>),
 }
 

@@ -143,11 +143,12 @@ impl Pleg {
             }
             Err(error) => {
                 if !std::mem::replace(&mut self.told, true) {
-                    let hint = if error.raw_os_error() == Some(rustix::io::Errno::NOSPC.raw_os_error()) {
-                        "raise fs.inotify.max_user_watches"
-                    } else {
-                        "new containers are seen a second late"
-                    };
+                    let hint =
+                        if error.raw_os_error() == Some(rustix::io::Errno::NOSPC.raw_os_error()) {
+                            "raise fs.inotify.max_user_watches"
+                        } else {
+                            "new containers are seen a second late"
+                        };
                     warn!(path = %dir.display(), %error, hint, "cannot watch a control group");
                 }
                 false

@@ -15,7 +15,8 @@ pub fn policy(spec: &NodeMetricSpec) -> MetricPolicy {
     let default = MetricPolicy::default();
     let none = CollectPolicy::default();
     let given = spec.metric_collect_policy.as_ref().unwrap_or(&none);
-    let seconds = |value: Option<i64>| value.and_then(|s| u64::try_from(s).ok()).map(Duration::from_secs);
+    let seconds =
+        |value: Option<i64>| value.and_then(|s| u64::try_from(s).ok()).map(Duration::from_secs);
     let windows: Vec<Duration> = given
         .node_aggregate_policy
         .iter()
@@ -74,6 +75,9 @@ mod tests {
         assert_eq!((limited.aggregate, limited.report), (MIN_AGGREGATE, MIN_REPORT));
         assert_eq!(limited.windows, MetricPolicy::default().windows);
         assert_eq!(limited.memory, MemoryPolicy::WithoutPageCache);
-        assert_eq!(read(json!({ "reportIntervalSeconds": -1 })).report, MetricPolicy::default().report);
+        assert_eq!(
+            read(json!({ "reportIntervalSeconds": -1 })).report,
+            MetricPolicy::default().report
+        );
     }
 }

@@ -15,8 +15,8 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::audit::{Audit, PageError, Record};
-use crate::health::Health;
 use crate::exposition::Exposition;
+use crate::health::Health;
 
 const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4";
 
@@ -97,7 +97,10 @@ async fn events(
     let size = match query.size.as_deref().map(str::parse) {
         None => None,
         Some(Ok(size)) if size > 0 => Some(size),
-        Some(_) => return (StatusCode::BAD_REQUEST, "size must be a whole number above 0\n").into_response(),
+        Some(_) => {
+            return (StatusCode::BAD_REQUEST, "size must be a whole number above 0\n")
+                .into_response();
+        }
     };
     let token = query.page_token.as_deref().filter(|token| !token.is_empty());
     let page = match audit.page(token, size, Instant::now()) {
@@ -112,11 +115,15 @@ async fn events(
     };
     let wants_json = headers.get(ACCEPT).is_some_and(|accept| accept == "application/json");
     if wants_json {
-        let page = EventsPage { next_page_token: page.next.as_deref(), events: page.records.iter().map(AsRef::as_ref).collect() };
+        let page = EventsPage {
+            next_page_token: page.next.as_deref(),
+            events: page.records.iter().map(AsRef::as_ref).collect(),
+        };
         let body = serde_json::to_string(&page).unwrap_or_default();
         return ([(CONTENT_TYPE, "application/json")], body).into_response();
     }
-    let lines = page.records.iter().filter_map(|record| serde_json::to_string(record.as_ref()).ok());
+    let lines =
+        page.records.iter().filter_map(|record| serde_json::to_string(record.as_ref()).ok());
     let body: String = lines.map(|line| line + "\n").collect();
     match page.next {
         Some(token) => ([("Next-Page-Token", token)], body).into_response(),
@@ -156,7 +163,10 @@ mod tests {
         let part = shown.health.part("pods");
         part.lacks("kubelet: timeout");
         let (status, _, text) = ask(&shown, "/readyz", "*/*").await;
-        assert_eq!((status, text.as_str()), (StatusCode::SERVICE_UNAVAILABLE, "[-]pods kubelet: timeout\n"));
+        assert_eq!(
+            (status, text.as_str()),
+            (StatusCode::SERVICE_UNAVAILABLE, "[-]pods kubelet: timeout\n")
+        );
         assert_eq!(ask(&shown, "/healthz", "*/*").await.0, StatusCode::OK);
         part.ready();
         assert_eq!(ask(&shown, "/readyz", "*/*").await.0, StatusCode::OK);
@@ -200,7 +210,11 @@ mod tests {
         let shown = shown();
         for path in [METRICS, INTERNAL_METRICS, EXTERNAL_METRICS] {
             let (status, headers, _) = ask(&shown, path, "*/*").await;
-            assert_eq!((status, headers[CONTENT_TYPE].to_str().unwrap()), (StatusCode::OK, PROMETHEUS_TEXT), "{path}");
+            assert_eq!(
+                (status, headers[CONTENT_TYPE].to_str().unwrap()),
+                (StatusCode::OK, PROMETHEUS_TEXT),
+                "{path}"
+            );
         }
     }
 }

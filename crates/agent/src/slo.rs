@@ -62,7 +62,10 @@ pub fn merge(spec: Option<&NodeSloSpec>) -> Merged {
 
 fn json(section: &impl Serialize) -> Value {
     // These shapes have only string keys; should one not serialise, its defaults hold.
-    serde_json::to_value(section).ok().filter(Value::is_object).unwrap_or_else(|| Value::Object(Default::default()))
+    serde_json::to_value(section)
+        .ok()
+        .filter(Value::is_object)
+        .unwrap_or_else(|| Value::Object(Default::default()))
 }
 
 /// The leaves of a section that keep their limits.
@@ -102,7 +105,10 @@ fn drop_crossed(key: Key, given: Layer, refused: &mut Vec<Refused>) -> Layer {
             Some(pair) => refused.push(Refused {
                 field: format!("{key}.{}", path.join(".")),
                 value: leaf.value.to_string(),
-                rule: format!("must be below {}", pair.upper.rsplit('.').next().unwrap_or(pair.upper)),
+                rule: format!(
+                    "must be below {}",
+                    pair.upper.rsplit('.').next().unwrap_or(pair.upper)
+                ),
             }),
         }
     }
@@ -239,8 +245,11 @@ mod tests {
         let burst = merged.spec.cpu_burst_strategy.unwrap();
         assert_eq!(burst.cpu_burst_percent, Some(1000));
         assert_eq!(burst.share_pool_threshold_percent, Some(100), "a good neighbour stays");
-        let refused: Vec<_> =
-            merged.refused.iter().map(|r| format!("{} = {}: {}", r.field, r.value, r.rule)).collect();
+        let refused: Vec<_> = merged
+            .refused
+            .iter()
+            .map(|r| format!("{} = {}: {}", r.field, r.value, r.rule))
+            .collect();
         assert_eq!(
             refused,
             [

@@ -14,6 +14,7 @@
 //! Pods that have ended hold no CPUs. A pool that is empty is still named, without CPUs, for the
 //! NUMA nodes it had before the last two terms.
 
+pub mod machine;
 pub mod object;
 pub mod pools;
 pub mod publish;
@@ -24,10 +25,8 @@ pub mod zones;
 use std::collections::BTreeMap;
 
 use api::metadata::Wire;
-use api::metadata::node::{NodeReservation, SystemQosResource};
-use api::metadata::topology::{
-    CpuBasicInfo, CpuDetail, CpuManagerPolicy, CpuSharedPools, CpuTopology, PodCpuAllocs,
-};
+use api::metadata::node::SystemQosResource;
+use api::metadata::topology::{CpuBasicInfo, CpuInfo, CpuSharedPools, CpuTopology, PodCpuAllocs};
 use api::protocol::{node, topology as keys};
 use k8s_openapi::api::core::v1::Node;
 use units::{Bytes, CpuSet};
@@ -37,7 +36,7 @@ use crate::kubelet::cpu_state::CpuState;
 use crate::pods::Pods;
 use zones::NumaZone;
 
-/// One logical CPU.
+/// One logical CPU, by the numbers that `lscpu` prints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cpu {
     pub id: u16,
@@ -126,7 +125,8 @@ pub fn compute(inputs: &Inputs<'_>) -> Result<Topology, TopologyError> {
     let pools = pools::share(machine, &bound, inputs.pods, &excluded);
     let zones = zones::zones(inputs)?;
 
-    let has_annotations = inputs.node.metadata.annotations.as_ref().is_some_and(|all| !all.is_empty());
+    let has_annotations =
+        inputs.node.metadata.annotations.as_ref().is_some_and(|all| !all.is_empty());
     let system = match system {
         Some(system) => system.print(),
         None if has_annotations => "{}".to_owned(),
@@ -135,8 +135,8 @@ pub fn compute(inputs: &Inputs<'_>) -> Result<Topology, TopologyError> {
     let annotations = BTreeMap::from([
         (keys::CPU_BASIC_INFO.name, machine.basic.print()),
         (keys::CPU_TOPOLOGY.name, cpu_topology(machine).print()),
-        (keys::CPU_SHARED_POOLS.name, print_pools(&pools.shared)),
-        (keys::BE_CPU_SHARED_POOLS.name, print_pools(&pools.best_effort)),
+        (keys::CPU_SHARED_POOLS.name, pools.shared.print()),
+        (keys::BE_CPU_SHARED_POOLS.name, pools.best_effort.print()),
         (keys::CPU_MANAGER_POLICY.name, manager.print()),
         (keys::POD_CPU_ALLOCS.name, bound.print()),
         (keys::RESERVATION.name, reservation.print()),
@@ -158,13 +158,8 @@ pub fn compute(inputs: &Inputs<'_>) -> Result<Topology, TopologyError> {
     })
 }
 
-fn print_pools(pools: &CpuSharedPools) -> String {
-    // Numbers, strings and no maps: this cannot fail.
-    serde_json::to_string(pools).unwrap_or_else(|_| "[]".to_owned())
-}
-
 fn cpu_topology(machine: &Machine) -> CpuTopology {
-    let detail = machine.cpus.iter().map(|cpu| CpuDetail {
+    let detail = machine.cpus.iter().map(|cpu| CpuInfo {
         id: i32::from(cpu.id),
         core: cpu.core,
         socket: cpu.socket,
@@ -195,11 +190,6 @@ fn policy(kubelet: Option<&KubeletConfig>) -> &'static str {
         _ => "None",
     }
 }
-
-/// What the kubelet's CPU manager does; no kubelet is an empty object.
-pub(crate) type Manager = CpuManagerPolicy;
-
-pub(crate) type Reservation = NodeReservation;
 
 #[cfg(test)]
 mod tests;

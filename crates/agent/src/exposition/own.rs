@@ -6,7 +6,11 @@ const fn gauge(name: &'static str, help: &'static str, labels: &'static [&'stati
     Metric { name, help, kind: Kind::Gauge, labels, endpoint: Endpoint::Internal }
 }
 
-const fn counter(name: &'static str, help: &'static str, labels: &'static [&'static str]) -> Metric {
+const fn counter(
+    name: &'static str,
+    help: &'static str,
+    labels: &'static [&'static str],
+) -> Metric {
     Metric { name, help, kind: Kind::Counter, labels, endpoint: Endpoint::Internal }
 }
 
@@ -22,4 +26,4 @@ pub const NODE_METRIC_WRITES: Metric = counter(
     &["result"],
 );
 
-pub const ALL: &[Metric] = &[LOOP_AGE, NODE_METRIC_WRITES];
+pub(super) const ALL: &[Metric] = &[LOOP_AGE, NODE_METRIC_WRITES];

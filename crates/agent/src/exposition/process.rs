@@ -12,9 +12,19 @@ pub(super) fn text() -> String {
         let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}");
     };
     if let Some(usage) = Usage::parse(&stat, boot_time(&boot)) {
-        line("counter", "process_cpu_seconds_total", "Total user and system CPU time in seconds.", usage.cpu_seconds);
+        line(
+            "counter",
+            "process_cpu_seconds_total",
+            "Total user and system CPU time in seconds.",
+            usage.cpu_seconds,
+        );
         line("gauge", "process_resident_memory_bytes", "Resident memory in bytes.", usage.resident);
-        line("gauge", "process_virtual_memory_bytes", "Virtual memory in bytes.", usage.virtual_memory);
+        line(
+            "gauge",
+            "process_virtual_memory_bytes",
+            "Virtual memory in bytes.",
+            usage.virtual_memory,
+        );
         line("gauge", "process_threads", "Threads of the process.", usage.threads);
         if let Some(start) = usage.start {
             line("gauge", "process_start_time_seconds", "Unix time of the process's start.", start);
@@ -81,8 +91,13 @@ mod tests {
     #[test]
     fn this_process_has_memory_and_descriptors() {
         let text = text();
-        for name in ["process_resident_memory_bytes", "process_open_fds", "process_start_time_seconds"] {
-            assert!(text.lines().any(|line| line.starts_with(&format!("{name} "))), "{name}: {text}");
+        for name in
+            ["process_resident_memory_bytes", "process_open_fds", "process_start_time_seconds"]
+        {
+            assert!(
+                text.lines().any(|line| line.starts_with(&format!("{name} "))),
+                "{name}: {text}"
+            );
         }
     }
 }

@@ -54,9 +54,8 @@ pub fn parse(answer: &[u8]) -> Result<KubeletConfig, ConfigError> {
     let answer: Value = serde_json::from_slice(answer)?;
     let config = answer.get("kubeletconfig").filter(|config| config.is_object());
     let config = config.ok_or(ConfigError::NoConfig)?;
-    let text = |field: &str| {
-        config.get(field).and_then(Value::as_str).unwrap_or_default().to_owned()
-    };
+    let text =
+        |field: &str| config.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
     let options = config.get("cpuManagerPolicyOptions").and_then(Value::as_object);
     let cpu_manager_options = options
         .into_iter()
@@ -97,7 +96,10 @@ mod tests {
         let config = parse(answer).unwrap();
         assert_eq!(config.cpu_manager_policy, "static");
         assert_eq!(config.cpu_manager_options["full-pcpus-only"], "true");
-        assert_eq!((config.topology_policy.as_str(), config.topology_scope.as_str()), ("restricted", "pod"));
+        assert_eq!(
+            (config.topology_policy.as_str(), config.topology_scope.as_str()),
+            ("restricted", "pod")
+        );
         assert_eq!(config.reserved_cpus, "0-1");
         assert_eq!(config.reserved_cpu, MilliCpu(1250));
         assert_eq!(config.cgroup_driver, "systemd");

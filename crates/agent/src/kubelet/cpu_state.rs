@@ -70,8 +70,7 @@ mod tests {
             "uid-1":{"app":"2-3","sidecar":"4"},"uid-2":{"app":"5"}},"checksum":2136}"#;
         let state = parse(text).unwrap();
         assert_eq!(state.policy, "static");
-        let pods: Vec<_> =
-            state.pods.iter().map(|(uid, cpus)| format!("{uid} {cpus}")).collect();
+        let pods: Vec<_> = state.pods.iter().map(|(uid, cpus)| format!("{uid} {cpus}")).collect();
         assert_eq!(pods, ["uid-1 2-4", "uid-2 5"]);
     }
 

@@ -6,11 +6,21 @@ use std::path::{Path, PathBuf};
 /// A pod or container whose directory came or went.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Change {
-    PodCame { uid: String },
-    PodWent { uid: String },
+    PodCame {
+        uid: String,
+    },
+    PodWent {
+        uid: String,
+    },
     /// `container` is the directory's name.
-    ContainerCame { uid: String, container: String },
-    ContainerWent { uid: String, container: String },
+    ContainerCame {
+        uid: String,
+        container: String,
+    },
+    ContainerWent {
+        uid: String,
+        container: String,
+    },
 }
 
 /// What is known about the directories below the parents of pods.

@@ -15,10 +15,18 @@ const BUFFER: usize = 8 << 10;
 /// Why the reader was woken.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Woken {
-    Came { dir: PathBuf, name: String },
-    Went { dir: PathBuf, name: String },
+    Came {
+        dir: PathBuf,
+        name: String,
+    },
+    Went {
+        dir: PathBuf,
+        name: String,
+    },
     /// The watched directory itself is gone.
-    Ended { dir: PathBuf },
+    Ended {
+        dir: PathBuf,
+    },
     /// Events were lost.
     Overflow,
 }

@@ -12,9 +12,9 @@ use tracing::{debug, info, warn};
 use super::read::read;
 use super::source::Plan;
 use super::{Pods, from_api, next};
+use crate::exposition::Exposition;
 use crate::health::Part;
 use crate::kubelet::{self, Endpoint, Kubelet};
-use crate::exposition::Exposition;
 use crate::object::{Seen, chain};
 use crate::pleg::Change;
 
@@ -97,7 +97,11 @@ pub async fn follow(
                 }
                 if listed.foreign > 0 || listed.unreadable > 0 {
                     let (foreign, unreadable) = (listed.foreign, listed.unreadable);
-                    warn!(foreign, unreadable, "the kubelet lists pods that are not of this node or cannot be read");
+                    warn!(
+                        foreign,
+                        unreadable,
+                        "the kubelet lists pods that are not of this node or cannot be read"
+                    );
                 }
                 plan.succeeded(now, std::mem::take(&mut soon));
                 fallback.stop();

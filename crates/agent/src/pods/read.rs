@@ -68,7 +68,9 @@ pub fn read(pod: &Pod, layout: &Layout) -> Option<NodePod> {
         is_deleting: meta.deletion_timestamp.is_some(),
         started,
         requests: total(pod, |list| Amounts {
-            cpu: list.get(CPU).map_or(MilliCpu::ZERO, |q| MilliCpu::from_quantity(amount(q), Rounding::Up)),
+            cpu: list
+                .get(CPU)
+                .map_or(MilliCpu::ZERO, |q| MilliCpu::from_quantity(amount(q), Rounding::Up)),
             memory: bytes(list, MEMORY),
         }),
         batch_requests: total(pod, |list| Amounts {
@@ -114,7 +116,8 @@ fn lasting(pod: &Pod) -> impl Iterator<Item = &Container> {
 }
 
 fn total(pod: &Pod, read: impl Fn(&WireList) -> Amounts) -> Amounts {
-    let lists = lasting(pod).filter_map(|container| container.resources.as_ref()?.requests.as_ref());
+    let lists =
+        lasting(pod).filter_map(|container| container.resources.as_ref()?.requests.as_ref());
     lists.map(read).fold(Amounts::default(), |sum, part| Amounts {
         cpu: sum.cpu + part.cpu,
         memory: sum.memory + part.memory,
@@ -217,7 +220,10 @@ mod tests {
             },
         }));
         let view = &pod.view;
-        assert_eq!((view.qos, view.raw_qos, view.priority), (QosClass::Be, Some(QosClass::Be), PriorityClass::Batch));
+        assert_eq!(
+            (view.qos, view.raw_qos, view.priority),
+            (QosClass::Be, Some(QosClass::Be), PriorityClass::Batch)
+        );
         assert_eq!(view.phase, PodPhase::Running);
         assert_eq!(view.requests, Amounts { cpu: MilliCpu(100), memory: Bytes::ZERO });
         assert_eq!(view.batch_requests, Amounts { cpu: MilliCpu(2000), memory: Bytes(1 << 30) });
@@ -226,7 +232,11 @@ mod tests {
         assert_eq!(view.containers.len(), 1, "a container without a usable id has no directory");
         assert_eq!(view.containers[0].cgroup, format!("{dir}/cri-containerd-ab.scope"));
         assert_eq!(view.containers[0].state, ContainerState::Running);
-        let lent: Vec<_> = pod.lent.iter().map(|l| (l.container.as_str(), l.resource, l.request, l.limit)).collect();
+        let lent: Vec<_> = pod
+            .lent
+            .iter()
+            .map(|l| (l.container.as_str(), l.resource, l.request, l.limit))
+            .collect();
         assert_eq!(
             lent,
             [
@@ -255,7 +265,11 @@ mod tests {
         let pod = of(json!({ "metadata": { "uid": "api", "annotations": {
             "kubernetes.io/config.hash": "hash", "kubernetes.io/config.mirror": "hash" } } }));
         assert_eq!(pod.view.uid, "hash");
-        assert!(pod.view.cgroup.ends_with("kubepods-besteffort-podhash.slice"), "{}", pod.view.cgroup);
+        assert!(
+            pod.view.cgroup.ends_with("kubepods-besteffort-podhash.slice"),
+            "{}",
+            pod.view.cgroup
+        );
     }
 
     #[test]

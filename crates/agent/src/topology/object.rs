@@ -3,6 +3,8 @@
 //! We own our annotations, the policy, and four resources of each zone. Resources of other names
 //! belong to others and stay; zones that the machine does not have go.
 
+use std::collections::BTreeMap;
+
 use api::kind::NodeResourceTopology;
 use api::kind::node_topology::{Zone, ZoneResource};
 use api::protocol::resource::{CPU, GPU, HUGEPAGES_1GI, HUGEPAGES_2MI, MEMORY};
@@ -33,7 +35,11 @@ pub fn owner(node: &Node) -> Option<OwnerReference> {
 }
 
 /// The object as it is created.
-pub fn create(name: &str, owner: Option<OwnerReference>, topology: &Topology) -> NodeResourceTopology {
+pub fn create(
+    name: &str,
+    owner: Option<OwnerReference>,
+    topology: &Topology,
+) -> NodeResourceTopology {
     let mut metadata = ObjectMeta {
         name: Some(name.to_owned()),
         owner_references: owner.map(|owner| vec![owner]),
@@ -49,13 +55,13 @@ pub fn create(name: &str, owner: Option<OwnerReference>, topology: &Topology) ->
     }
 }
 
-fn owned(map: &std::collections::BTreeMap<&'static str, String>) -> std::collections::BTreeMap<String, String> {
+fn owned(map: &BTreeMap<&'static str, String>) -> BTreeMap<String, String> {
     map.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect()
 }
 
 /// A merge patch that makes `object` say what `topology` says; `None` when it already does.
 pub fn patch(object: &NodeResourceTopology, topology: &Topology) -> Option<Value> {
-    let none = std::collections::BTreeMap::new();
+    let none = BTreeMap::new();
     let annotations = object.metadata.annotations.as_ref().unwrap_or(&none);
     let stale = topology.annotations.iter().filter(|(key, value)| {
         !annotations.get(**key).is_some_and(|known| is_same_json(known, value))
@@ -77,7 +83,7 @@ pub fn patch(object: &NodeResourceTopology, topology: &Topology) -> Option<Value
         patch.insert("topologyPolicies".to_owned(), json!([topology.policy]));
     }
     let zones = zones(&object.zones, &topology.zones);
-    if zones != object.zones {
+    if zones != sorted(object.zones.clone()) {
         patch.insert("zones".to_owned(), json!(zones));
     }
     if stale.is_empty() && wrong_labels.is_empty() && patch.is_empty() {
@@ -90,7 +96,6 @@ pub fn patch(object: &NodeResourceTopology, topology: &Topology) -> Option<Value
         "labels": wrong_labels,
     });
     patch.insert("metadata".to_owned(), metadata);
-    // A merge patch must not name the kind, but a server may ask for it.
     Some(Value::Object(patch))
 }
 
@@ -104,7 +109,7 @@ fn is_same_json(a: &str, b: &str) -> bool {
 
 /// Our zones, with everything in them that others have written.
 fn zones(known: &[Zone], ours: &[NumaZone]) -> Vec<Zone> {
-    let mut zones: Vec<Zone> = ours
+    let zones: Vec<Zone> = ours
         .iter()
         .map(|zone| {
             let before = known.iter().find(|known| known.name == zone.name);
@@ -118,10 +123,17 @@ fn zones(known: &[Zone], ours: &[NumaZone]) -> Vec<Zone> {
                 allocatable: amount.allocatable,
                 available: amount.allocatable,
             }));
-            next.resources.sort_by(|a, b| a.name.cmp(&b.name));
             next
         })
         .collect();
+    sorted(zones)
+}
+
+/// Zones and their resources in order of name; others may write them in any.
+fn sorted(mut zones: Vec<Zone>) -> Vec<Zone> {
     zones.sort_by(|a, b| a.name.cmp(&b.name));
+    for zone in &mut zones {
+        zone.resources.sort_by(|a, b| a.name.cmp(&b.name));
+    }
     zones
 }

@@ -21,23 +21,25 @@ pub struct Pools {
 ///
 /// Pods that the scheduler bound, and those that share CPUs by their label, are governed by us.
 pub fn bound(state: &CpuState, pods: &Pods) -> PodCpuAllocs {
-    let allocs = state.pods.iter().filter(|(_, cpus)| !cpus.is_empty()).filter_map(|(uid, cpus)| {
-        let pod = pods.get(uid);
-        let is_ours = pod.is_some_and(|pod| {
-            matches!(pod.view.raw_qos, Some(QosClass::Ls | QosClass::Be)) || !pod.cpus.is_empty()
+    let allocs =
+        state.pods.iter().filter(|(_, cpus)| !cpus.is_empty()).filter_map(|(uid, cpus)| {
+            let pod = pods.get(uid);
+            let is_ours = pod.is_some_and(|pod| {
+                matches!(pod.view.raw_qos, Some(QosClass::Ls | QosClass::Be))
+                    || !pod.cpus.is_empty()
+            });
+            if is_ours {
+                return None;
+            }
+            let view = pod.map(|pod| &pod.view);
+            Some(PodCpuAlloc {
+                namespace: view.map(|view| view.namespace.clone()).unwrap_or_default(),
+                name: view.map(|view| view.name.clone()).unwrap_or_default(),
+                uid: uid.clone(),
+                cpuset: cpus.clone(),
+                managed_by_kubelet: true,
+            })
         });
-        if is_ours {
-            return None;
-        }
-        let view = pod.map(|pod| &pod.view);
-        Some(PodCpuAlloc {
-            namespace: view.map(|view| view.namespace.clone()).unwrap_or_default(),
-            name: view.map(|view| view.name.clone()).unwrap_or_default(),
-            uid: uid.clone(),
-            cpuset: cpus.clone(),
-            managed_by_kubelet: true,
-        })
-    });
     PodCpuAllocs(allocs.collect())
 }
 

@@ -1,5 +1,7 @@
 //! CPUs that are kept from pods: by the kubelet's configuration and by the operator's annotation.
 
+use api::metadata::node::NodeReservation as Reservation;
+use api::metadata::topology::CpuManagerPolicy as Manager;
 use api::protocol::node;
 use api::protocol::resource::CPU;
 use k8s_openapi::api::core::v1::Node;
@@ -7,8 +9,8 @@ use serde_json::Value;
 use tracing::debug;
 use units::{CpuSet, MilliCpu, Rounding, Scale};
 
+use super::Machine;
 use super::take::take;
-use super::{Machine, Manager, Reservation};
 use crate::kubelet::config::KubeletConfig;
 
 /// The kubelet's CPU manager. Under the static policy the CPUs it keeps for itself are named;

@@ -75,7 +75,8 @@ impl Free<'_> {
                 None => merged.push((unit, cpus)),
             }
         }
-        let free = merged.into_iter().map(|(_, cpus)| cpus).filter(|cpus| cpus.is_subset(&self.free));
+        let free =
+            merged.into_iter().map(|(_, cpus)| cpus).filter(|cpus| cpus.is_subset(&self.free));
         free.collect()
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use api::protocol::node::ENABLE_NUMA_RESERVATION;
 use api::protocol::resource::{CPU, HUGEPAGES_1GI, HUGEPAGES_2MI, MEMORY};
-use api::resources::amount;
+use api::resources::{WireList, amount};
 use k8s_openapi::api::core::v1::Node;
 use units::{Format, Quantity};
 
@@ -71,10 +71,9 @@ pub(super) fn zones(inputs: &Inputs<'_>) -> Result<Vec<NumaZone>, TopologyError>
 /// What each of `count` NUMA nodes gives to what the node keeps from pods, in thousandths, rounded up.
 fn share_kept(node: &Node, name: &str, count: usize) -> i64 {
     let Some(status) = &node.status else { return 0 };
-    let of = |list: &Option<std::collections::BTreeMap<String, _>>| {
-        list.as_ref().and_then(|list| list.get(name)).map(amount)
-    };
-    let (Some(capacity), Some(allocatable)) = (of(&status.capacity), of(&status.allocatable)) else {
+    let of = |list: &Option<WireList>| list.as_ref().and_then(|list| list.get(name)).map(amount);
+    let (Some(capacity), Some(allocatable)) = (of(&status.capacity), of(&status.allocatable))
+    else {
         return 0;
     };
     let kept = capacity.milli_value().saturating_sub(allocatable.milli_value()).max(0);
