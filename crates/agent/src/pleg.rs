@@ -157,23 +157,19 @@ impl Pleg {
     }
 }
 
-/// A running watcher; it ends when dropped.
+/// Ends the thread when dropped.
 #[derive(Debug)]
-pub struct Watcher {
-    /// Changes as they are seen.
-    pub changes: mpsc::Receiver<Change>,
-    stop: Arc<OwnedFd>,
-}
+pub struct Stop(Arc<OwnedFd>);
 
-impl Drop for Watcher {
+impl Drop for Stop {
     fn drop(&mut self) {
         // The counter cannot overflow: it is written once.
-        let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
+        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 }
 
-/// Follows `parents` on a thread of its own until the watcher is dropped.
-pub fn follow(parents: Vec<PathBuf>) -> io::Result<Watcher> {
+/// Follows `parents` on a thread of its own until [`Stop`] is dropped.
+pub fn follow(parents: Vec<PathBuf>) -> io::Result<(mpsc::Receiver<Change>, Stop)> {
     let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
     let (sender, changes) = mpsc::channel(QUEUE);
     let stopped = stop.clone();
@@ -193,7 +189,7 @@ pub fn follow(parents: Vec<PathBuf>) -> io::Result<Watcher> {
             };
         }
     })?;
-    Ok(Watcher { changes, stop })
+    Ok((changes, Stop(stop)))
 }
 
 enum Wait {

@@ -144,9 +144,9 @@ fn lost_events_are_made_up_for() {
 #[tokio::test]
 async fn the_thread_tells_without_being_asked() {
     let host = Host::new();
-    let mut watcher = follow(host.parents()).unwrap();
+    let (mut changes, _stop) = follow(host.parents()).unwrap();
     create_dir(host.path("kubepods/poda")).unwrap();
-    assert_eq!(watcher.changes.recv().await, Some(came("a")));
+    assert_eq!(changes.recv().await, Some(came("a")));
     create_dir(host.path("kubepods/poda/c1")).unwrap();
-    assert_eq!(watcher.changes.recv().await, Some(started("a", "c1")));
+    assert_eq!(changes.recv().await, Some(started("a", "c1")));
 }

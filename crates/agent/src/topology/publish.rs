@@ -78,15 +78,12 @@ struct State {
     not_before: Option<Instant>,
     /// Why the last round said nothing, so that it is logged once.
     silent: Option<String>,
+    /// What was last computed.
+    local: Option<Topology>,
 }
 
-/// Publishes until shutdown; the local copy goes to `out`.
-pub async fn follow(
-    publishing: Publishing,
-    client: Client,
-    out: watch::Sender<Option<Arc<Topology>>>,
-    shutdown: CancellationToken,
-) {
+/// Publishes until shutdown.
+pub async fn follow(publishing: Publishing, client: Client, shutdown: CancellationToken) {
     let api: Api<NodeResourceTopology> = Api::all(client);
     let mut state = State {
         machine: None,
@@ -95,6 +92,7 @@ pub async fn follow(
         failures: 0,
         not_before: None,
         silent: None,
+        local: None,
     };
     loop {
         publishing.part.beat(publishing.interval, Instant::now());
@@ -103,16 +101,19 @@ pub async fn follow(
             Ok(topology) => {
                 state.silent = None;
                 publishing.part.ready();
-                publish(&publishing, &out, topology.clone());
                 if publishing.is_written {
                     write(&publishing, &api, &topology, &mut state).await;
+                }
+                if state.local.as_ref() != Some(&topology) {
+                    show(&publishing, &topology);
+                    state.local = Some(topology);
                 }
             }
             Err(reason) => {
                 if state.silent.as_ref() != Some(&reason) {
                     warn!(reason, "the node's topology is not known; what was said stays");
                 }
-                if out.borrow().is_none() {
+                if state.local.is_none() {
                     publishing.part.lacks(reason.clone());
                 }
                 state.silent = Some(reason);
@@ -161,7 +162,7 @@ async fn refresh(publishing: &Publishing, state: &mut State) {
     }
 }
 
-fn round(publishing: &Publishing, state: &mut State) -> Result<Arc<Topology>, String> {
+fn round(publishing: &Publishing, state: &mut State) -> Result<Topology, String> {
     let machine = state.machine.as_ref().ok_or("the machine's CPUs are not known yet")?;
     let node = publishing.node.borrow().clone();
     let node = node.present().ok_or("the Node object is not known yet")?;
@@ -181,7 +182,7 @@ fn round(publishing: &Publishing, state: &mut State) -> Result<Arc<Topology>, St
         bound: &bound,
         huge_pages: publishing.huge_pages,
     };
-    compute(&inputs).map(Arc::new).map_err(|error| error.to_string())
+    compute(&inputs).map_err(|error| error.to_string())
 }
 
 fn bound(root: &std::path::Path) -> Result<CpuState, cpu_state::CpuStateError> {
@@ -190,16 +191,8 @@ fn bound(root: &std::path::Path) -> Result<CpuState, cpu_state::CpuStateError> {
     cpu_state::parse(&text)
 }
 
-/// Keeps the local copy and its gauges.
-fn publish(
-    publishing: &Publishing,
-    out: &watch::Sender<Option<Arc<Topology>>>,
-    topology: Arc<Topology>,
-) {
-    let is_new = out.borrow().as_ref().is_none_or(|known| **known != *topology);
-    if !is_new {
-        return;
-    }
+/// The pools as gauges.
+fn show(publishing: &Publishing, topology: &Topology) {
     publishing.exposition.publish("pools", |group| {
         group.set(&SHARE_POOL, &[], count(&topology.shared));
         group.set(&BE_SHARE_POOL, &[], count(&topology.best_effort));
@@ -208,7 +201,6 @@ fn publish(
             each_best_effort(&topology.best_effort, group);
         }
     });
-    out.send_replace(Some(topology));
 }
 
 fn each_best_effort(pools: &CpuSharedPools, group: &mut Group) {
