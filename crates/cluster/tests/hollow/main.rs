@@ -13,6 +13,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
+use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -26,7 +27,7 @@ async fn cluster(count: u32) -> (Client, CancellationToken) {
     let token = CancellationToken::new();
     let config =
         HollowConfig { start_delay: Duration::from_millis(10), ..HollowConfig::new(count) };
-    tokio::spawn(run(config, client.clone(), token.clone()));
+    tokio::spawn(run(config, client.clone(), watch::Sender::default(), token.clone()));
     (client, token)
 }
 
