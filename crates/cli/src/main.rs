@@ -5,6 +5,7 @@ mod config;
 mod down;
 mod input;
 mod install;
+mod logging;
 mod object;
 mod output;
 mod reference;
@@ -21,6 +22,9 @@ use clap::{Parser, Subcommand};
 struct Arguments {
     #[command(subcommand)]
     command: Command,
+    /// Say what is done; twice, also why nothing is done (RUST_LOG overrides it)
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
 }
 
 const EXAMPLES: &str = "\
@@ -61,7 +65,12 @@ enum Outcome {
 }
 
 fn main() -> ExitCode {
+    let mut words = std::env::args_os().skip(1);
+    if words.next().is_some_and(|word| word == up::SHIM) {
+        return cluster::node::shim_main(words);
+    }
     let arguments = Arguments::parse();
+    logging::start(arguments.verbose);
     let result = match arguments.command {
         Command::Up(arguments) => arguments.run(),
         Command::Down(arguments) => arguments.run(),
