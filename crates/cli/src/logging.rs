@@ -9,8 +9,8 @@ use tracing_subscriber::EnvFilter;
 pub(crate) fn start(verbose: u8) {
     let level = match verbose {
         0 => "warn",
-        1 => "warn,tidepool=info,cluster=info,apiserver=info",
-        2 => "info,tidepool=debug,cluster=debug,apiserver=debug",
+        1 => "warn,tidepool=info,agent=info,cluster=info,apiserver=info",
+        2 => "info,tidepool=debug,agent=debug,cluster=debug,apiserver=debug",
         _ => "trace",
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
