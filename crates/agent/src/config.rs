@@ -46,7 +46,9 @@ pub struct Config {
 pub enum Groups {
     Known(Layout),
     /// By the directories that the kubelet has made below this root.
-    Find { below: String },
+    Find {
+        below: String,
+    },
 }
 
 /// The node's kubelet.

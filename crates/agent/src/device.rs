@@ -60,7 +60,8 @@ pub async fn follow(publishing: Publishing, client: Client, shutdown: Cancellati
     loop {
         publishing.part.beat(publishing.interval, Instant::now());
         let dir = publishing.dir.clone();
-        let found = tokio::task::spawn_blocking(move || files::read(&dir)).await.unwrap_or_default();
+        let found =
+            tokio::task::spawn_blocking(move || files::read(&dir)).await.unwrap_or_default();
         let seen = publishing.object.borrow().clone();
         let written = write(&publishing, &api, &seen, &found).await;
         match written {
@@ -124,7 +125,8 @@ pub fn want(found: &[Found], before: &[DeviceInfo], now: Timestamp) -> Wanted {
     let mut devices: Vec<DeviceInfo> = found
         .iter()
         .map(|found| {
-            let known = before.iter().find(|known| known.id.as_deref() == Some(found.uuid.as_str()));
+            let known =
+                before.iter().find(|known| known.id.as_deref() == Some(found.uuid.as_str()));
             info_of(found, known, now)
         })
         .collect();

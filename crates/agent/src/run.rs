@@ -91,7 +91,8 @@ async fn find_layout(groups: &Groups, tree: &Tree, shutdown: &CancellationToken)
         Groups::Find { below } => below,
     };
     let start = Instant::now();
-    let layouts = [Driver::Systemd, Driver::Cgroupfs].map(|driver| Layout::new(driver).below(below));
+    let layouts =
+        [Driver::Systemd, Driver::Cgroupfs].map(|driver| Layout::new(driver).below(below));
     let mut told = false;
     while start.elapsed() < FIND_GROUPS {
         if let Some(found) = layouts.iter().find(|layout| tree.exists(&layout.kubepods())) {

@@ -106,7 +106,11 @@ pub async fn follow(mut reporting: Reporting, client: Client, shutdown: Cancella
         reporting.exposition.count(&NODE_METRIC_WRITES, &[written.word()]);
         match written {
             Written::Done => {
-                debug!(?why, pods = report.status.pods_metric.len(), "the node's usage was reported");
+                debug!(
+                    ?why,
+                    pods = report.status.pods_metric.len(),
+                    "the node's usage was reported"
+                );
                 if std::mem::take(&mut failing) {
                     info!("the node's usage is reported again");
                 }

@@ -7,15 +7,17 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use api::kind::{NodeMetric, NodeSlo};
 use api::kind::node_metric::NodeMetricSpec;
 use api::kind::node_slo::NodeSloSpec;
-use api::protocol::metric::agent::external::{CONTAINER_LIMITS, CONTAINER_REQUESTS, NODE_ALLOCATABLE};
+use api::kind::{NodeMetric, NodeSlo};
+use api::metadata::ResourceList;
+use api::protocol::metric::agent::external::{
+    CONTAINER_LIMITS, CONTAINER_REQUESTS, NODE_ALLOCATABLE,
+};
 use api::protocol::metric::unit;
 use api::protocol::node::RAW_ALLOCATABLE;
 use api::protocol::resource::{BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, MID_MEMORY};
 use api::resources::{WireList, amounts};
-use api::metadata::ResourceList;
 use host::cgroup::Layout;
 use k8s_openapi::api::core::v1::Node;
 use tokio::sync::watch;
@@ -116,8 +118,12 @@ impl Settings {
         if self.received != received {
             self.merged = Arc::new(merge(received.as_ref()));
             for refused in &self.merged.refused {
-                warn!(field = refused.field, value = refused.value, rule = refused.rule,
-                    "a value of the NodeSLO is not followed");
+                warn!(
+                    field = refused.field,
+                    value = refused.value,
+                    rule = refused.rule,
+                    "a value of the NodeSLO is not followed"
+                );
             }
             self.received = received;
         }
@@ -257,7 +263,11 @@ mod tests {
         settings.take_policy(&metric(2, 90));
         assert_eq!(settings.policy.report, Duration::from_secs(90));
         settings.take_policy(&Seen::Absent { since: Instant::now() });
-        assert_eq!(settings.policy.report, Duration::from_secs(90), "a missing object says nothing");
+        assert_eq!(
+            settings.policy.report,
+            Duration::from_secs(90),
+            "a missing object says nothing"
+        );
     }
 
     #[test]
@@ -270,7 +280,10 @@ mod tests {
         let view = node_view(&node.unwrap());
         assert_eq!(view.capacity, Amounts { cpu: MilliCpu(8000), memory: Bytes::ZERO });
         assert_eq!(view.allocatable, Amounts { cpu: MilliCpu(6500), memory: Bytes(1 << 30) });
-        assert_eq!(view.real_allocatable(), Amounts { cpu: MilliCpu(4000), memory: Bytes(8 << 30) });
+        assert_eq!(
+            view.real_allocatable(),
+            Amounts { cpu: MilliCpu(4000), memory: Bytes(8 << 30) }
+        );
         assert_eq!(node_view(&Node::default()), NodeView::default());
     }
 }

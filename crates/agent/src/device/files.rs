@@ -73,11 +73,14 @@ pub(super) fn read(dir: &Path) -> Vec<Found> {
             warn!(path = %file.display(), "a description of devices is too long");
             continue;
         }
-        match std::fs::read(&file).map_err(|error| error.to_string()).and_then(|text| {
-            parse(&text).map_err(|error| error.to_string())
-        }) {
+        match std::fs::read(&file)
+            .map_err(|error| error.to_string())
+            .and_then(|text| parse(&text).map_err(|error| error.to_string()))
+        {
             Ok(devices) => found.extend(devices.into_iter().map(|d| (d.uuid.clone(), d))),
-            Err(error) => warn!(path = %file.display(), error, "cannot read a description of devices"),
+            Err(error) => {
+                warn!(path = %file.display(), error, "cannot read a description of devices")
+            }
         }
     }
     found.into_values().collect()

@@ -362,8 +362,8 @@ impl Agent {
     fn start_server(&mut self) {
         let Some(listener) = self.config.listener.take() else { return };
         let gates = &self.config.gates;
-        let is_audited = gates.is_on(AgentGate::AuditEvents)
-            && gates.is_on(AgentGate::AuditEventsHTTPHandler);
+        let is_audited =
+            gates.is_on(AgentGate::AuditEvents) && gates.is_on(AgentGate::AuditEventsHTTPHandler);
         let shown = Shown {
             metrics: self.exposition.clone(),
             health: self.health.clone(),

@@ -53,10 +53,7 @@ impl Load {
     pub fn new(cores: f64, bytes: f64, capacity: Amounts) -> Self {
         #[expect(clippy::cast_precision_loss, reason = "a share needs few digits")]
         let share = |used: f64, all: i64| if all > 0 { used / all as f64 } else { 0.0 };
-        Self {
-            cpu: share(cores * 1000.0, capacity.cpu.0),
-            memory: share(bytes, capacity.memory.0),
-        }
+        Self { cpu: share(cores * 1000.0, capacity.cpu.0), memory: share(bytes, capacity.memory.0) }
     }
 
     fn has_moved(self, from: Self) -> bool {
