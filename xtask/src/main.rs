@@ -1,6 +1,7 @@
 //! The repository's own chores: tests, layer check, generated pages, fuzzing.
 
 mod child;
+mod debian;
 mod docs;
 mod fuzz;
 mod kubectl;
