@@ -10,7 +10,8 @@
 //! Debian's cloud kernel ───────────────────────┴ QEMU ── console ──> counts
 //! ```
 //!
-//! There is no disk and no network: the console is the only way out. Emulated
+//! There is no network, and the disk forgets what is written to it: the console is
+//! the only way out. Emulated
 //! processors need no KVM, which a machine that is itself virtual rarely has.
 
 mod console;
@@ -57,6 +58,13 @@ const MEMORY: &[&str] = &[
     "-numa",
     "node,nodeid=1,cpus=4-7,memdev=m1",
 ];
+/// A disk that reads as zeros and forgets: a cgroup is charged all the same.
+const DISK: &[&str] = &[
+    "-blockdev",
+    "null-co,node-name=disk,size=1073741824,read-zeroes=on",
+    "-device",
+    "nvme,drive=disk,serial=guest",
+];
 const SURROUNDINGS: &[&str] = &[
     "-nodefaults",
     "-no-user-config",
@@ -70,7 +78,7 @@ const SURROUNDINGS: &[&str] = &[
 ];
 const MACHINE: &str = "cpus=0-7 packages=2 siblings=0-1 nodes=0-1 \
                        controllers=cpuset,cpu,io,memory,hugetlb,pids,rdma,misc \
-                       psi=cpu,io,memory";
+                       psi=cpu,io,memory disks=nvme0n1";
 
 /// Only what is worse than an error reaches the console, so that the kernel does
 /// not talk in between; a panic ends the machine. An emulated processor that waits
@@ -245,6 +253,7 @@ fn boot(
         .args(["--foreground", "--kill-after=5", &seconds.to_string(), EMULATOR])
         .args(PROCESSORS)
         .args(MEMORY)
+        .args(DISK)
         .args(SURROUNDINGS)
         .arg("-kernel")
         .arg(kernel)

@@ -13,12 +13,13 @@ pub(crate) fn describe() -> String {
         .filter(|resource| !read(&format!("/proc/pressure/{resource}")).is_empty())
         .collect();
     format!(
-        "cpus={online} packages={} siblings={} nodes={} controllers={} psi={}",
+        "cpus={online} packages={} siblings={} nodes={} controllers={} psi={} disks={}",
         packages.len(),
         topology(0, "thread_siblings_list"),
         read("/sys/devices/system/node/online"),
         read("/sys/fs/cgroup/cgroup.subtree_control").replace(' ', ","),
         psi.join(","),
+        names("/sys/block").join(","),
     )
 }
 
@@ -30,6 +31,11 @@ fn topology(cpu: usize, file: &str) -> String {
 fn cpu_count(online: &str) -> usize {
     let last = online.rsplit(['-', ',']).next().unwrap_or_default();
     last.parse::<usize>().map_or(0, |last| last.saturating_add(1))
+}
+
+fn names(folder: &str) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten();
+    entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect()
 }
 
 fn read(path: &str) -> String {

@@ -10,7 +10,7 @@
 //! Whatever it says itself starts with `guest:`; xtask waits for these lines:
 //!
 //! ```text
-//! guest: machine cpus=0-7 packages=2 siblings=0-1 nodes=0-1 controllers=cpu,... psi=cpu,...
+//! guest: machine cpus=0-7 packages=2 siblings=0-1 nodes=0-1 ...
 //! guest: begin host.kernel
 //! (the binary's own output)
 //! guest: end host.kernel: exit code 0
