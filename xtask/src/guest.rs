@@ -1,8 +1,8 @@
 //! How do tests meet a kernel with cgroup v2, NUMA nodes and hyper-threads?
 //!
 //! The machine that runs the tests has the cgroup version and the topology it
-//! has. So named test binaries are built statically, packed into an initramfs
-//! with a small first process (`crates/guest`), and booted in an emulator:
+//! has. So test binaries are packed into an initramfs with a small first process
+//! (`crates/guest`) and booted in an emulator:
 //!
 //! ```text
 //! cargo test --no-run ──> binaries ┐
@@ -11,12 +11,13 @@
 //! ```
 //!
 //! There is no network, and the disk forgets what is written to it: the console is
-//! the only way out. Emulated
-//! processors need no KVM, which a machine that is itself virtual rarely has.
+//! the only way out. Emulated processors need no KVM, which a machine that is
+//! itself virtual rarely has.
 
 mod console;
 mod initramfs;
 mod kernel;
+mod programs;
 
 use std::{
     fs,
@@ -27,17 +28,20 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use self::{console::Console, initramfs::Archive};
+use self::{console::Console, programs::Program};
 use crate::{child, repository::Repository, suite::tally::Tally};
 
 /// How long the machine may run; it needs seconds when nothing is wrong.
 pub(crate) const SECONDS: u64 = 300;
 
+/// By convention an integration test of this name is for real kernels.
+pub(crate) const TEST: &str = "kernel";
+
 const EMULATOR: &str = "qemu-system-x86_64";
 /// Exit codes of `timeout` when it had to end the program.
 const TIMED_OUT: &[i32] = &[124, 137];
 
-/// What the machine is made of, and how it describes itself when it is so.
+/// Only Intel's processors have hyper-threads in this emulator.
 const PROCESSORS: &[&str] = &[
     "-accel",
     "tcg,thread=multi",
@@ -76,6 +80,8 @@ const SURROUNDINGS: &[&str] = &[
     "none",
     "-no-reboot",
 ];
+
+/// How the guest describes itself when it is what we asked for.
 const MACHINE: &str = "cpus=0-7 packages=2 siblings=0-1 nodes=0-1 \
                        controllers=cpuset,cpu,io,memory,hugetlb,pids,rdma,misc \
                        psi=cpu,io,memory disks=nvme0n1";
@@ -89,6 +95,7 @@ const KERNEL_OPTIONS: &str = "console=ttyS0 loglevel=3 panic=-1 psi=1 mitigation
 /// Which test binaries to run, and how.
 #[derive(Debug)]
 pub(crate) struct Plan {
+    /// All packages when empty.
     pub(crate) packages: Vec<String>,
     pub(crate) tests: Vec<String>,
     /// `NAME=VALUE` each.
@@ -101,8 +108,8 @@ pub(crate) struct Plan {
 impl Default for Plan {
     fn default() -> Self {
         Self {
-            packages: vec!["host".to_owned()],
-            tests: vec!["kernel".to_owned()],
+            packages: Vec::new(),
+            tests: vec![TEST.to_owned()],
             environment: Vec::new(),
             arguments: Vec::new(),
             seconds: SECONDS,
@@ -114,15 +121,27 @@ impl Default for Plan {
 pub(crate) fn run(repository: &Repository, plan: &Plan) -> Result<Tally> {
     let command_line = command_line(plan)?;
     let kernel = kernel::ensure_present()?;
-    let workshop = Workshop::new(repository)?;
-    let init = workshop.init()?;
-    let binaries = workshop.tests(plan)?;
-    let archive = workshop.folder.join(format!("initramfs-{}", process::id()));
-    fs::write(&archive, pack(&init, &binaries)?)
-        .with_context(|| format!("cannot write {}", archive.display()))?;
-    let tally = boot(&kernel, &archive, &command_line, plan.seconds, &binaries);
-    let _ = fs::remove_file(&archive);
+    let init = programs::init(repository)?;
+    let tests = programs::tests(repository, &plan.packages, &plan.tests)?;
+    let work = work_folder(repository)?;
+    let archive = work.join("initramfs");
+    let content = programs::pack(&init, &tests, &work)?;
+    fs::write(&archive, content).with_context(|| format!("cannot write {}", archive.display()))?;
+    let tally = boot(&kernel, &archive, &command_line, plan.seconds, &tests);
+    let _ = fs::remove_dir_all(&work);
     tally
+}
+
+/// Where one run keeps its copies.
+fn work_folder(repository: &Repository) -> Result<PathBuf> {
+    let metadata = repository.metadata()?;
+    let target_folder = metadata
+        .get("target_directory")
+        .and_then(Value::as_str)
+        .context("cargo metadata has no target_directory")?;
+    let folder = Path::new(target_folder).join(format!("guest-{}", process::id()));
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    Ok(folder)
 }
 
 /// The kernel hands what it does not know to the first process: words after `--`
@@ -147,105 +166,12 @@ fn command_line(plan: &Plan) -> Result<String> {
     Ok(words.join(" "))
 }
 
-/// A program for the guest, under the name that results are reported with.
-#[derive(Debug, PartialEq, Eq)]
-struct Binary {
-    name: String,
-    path: PathBuf,
-}
-
-/// Where programs for the guest are built. Other flags would make cargo build
-/// everything again, so it is a target directory of its own.
-struct Workshop {
-    root: PathBuf,
-    folder: PathBuf,
-}
-
-impl Workshop {
-    fn new(repository: &Repository) -> Result<Self> {
-        let metadata = repository.metadata()?;
-        let target_folder = metadata
-            .get("target_directory")
-            .and_then(Value::as_str)
-            .context("cargo metadata has no target_directory")?;
-        let folder = Path::new(target_folder).join("guest");
-        Ok(Self { root: repository.root.clone(), folder })
-    }
-
-    fn init(&self) -> Result<PathBuf> {
-        let text = self.cargo(&["build", "--package", "guest-init"])?;
-        let built = executables(&text, false)?;
-        let [init] = built.as_slice() else { anyhow::bail!("guest-init is not one program") };
-        Ok(init.path.clone())
-    }
-
-    fn tests(&self, plan: &Plan) -> Result<Vec<Binary>> {
-        let mut arguments = vec!["test", "--no-run"];
-        arguments.extend(plan.packages.iter().flat_map(|package| ["--package", package]));
-        arguments.extend(plan.tests.iter().flat_map(|test| ["--test", test]));
-        let built = executables(&self.cargo(&arguments)?, true)?;
-        ensure!(!built.is_empty(), "cargo built no test binary for the guest");
-        Ok(built)
-    }
-
-    /// What cargo says about everything it built.
-    fn cargo(&self, arguments: &[&str]) -> Result<String> {
-        let mut command = child::leashed("cargo");
-        command
-            .args(arguments)
-            .args(["--locked", "--message-format", "json-render-diagnostics"])
-            // With a target, flags stay away from build scripts and macros.
-            .args(["--target", "x86_64-unknown-linux-gnu", "--target-dir"])
-            .arg(&self.folder)
-            .current_dir(&self.root)
-            .env("RUSTFLAGS", "-Ctarget-feature=+crt-static")
-            .env_remove("CARGO_ENCODED_RUSTFLAGS")
-            // The guest's memory holds the programs.
-            .env("CARGO_PROFILE_DEV_DEBUG", "false")
-            .env("CARGO_PROFILE_DEV_STRIP", "true");
-        println!("{}", child::spelled(&command));
-        child::stdout_of(command)
-    }
-}
-
-/// Programs in cargo's messages, named `folder.target`, in the order of names.
-fn executables(messages: &str, tests: bool) -> Result<Vec<Binary>> {
-    let mut found = Vec::new();
-    for line in messages.lines().filter(|line| line.starts_with('{')) {
-        let message: Value = serde_json::from_str(line).context("cannot read cargo's messages")?;
-        let text = |pointer: &str| message.pointer(pointer).and_then(Value::as_str);
-        let is_test = message.pointer("/profile/test").and_then(Value::as_bool) == Some(true);
-        let (Some(path), true) = (text("/executable"), is_test == tests) else { continue };
-        let manifest = Path::new(text("/manifest_path").unwrap_or_default());
-        let package = manifest.parent().and_then(Path::file_name).unwrap_or_default();
-        let target = text("/target/name").unwrap_or_default();
-        let name = format!("{}.{target}", package.to_string_lossy());
-        found.push(Binary { name, path: PathBuf::from(path) });
-    }
-    found.sort_by(|one, other| one.name.cmp(&other.name));
-    Ok(found)
-}
-
-fn pack(init: &Path, binaries: &[Binary]) -> Result<Vec<u8>> {
-    let read =
-        |path: &Path| fs::read(path).with_context(|| format!("cannot read {}", path.display()));
-    let mut archive = Archive::default();
-    archive.folder("dev")?;
-    archive.console("dev/console")?;
-    archive.program("init", &read(init)?)?;
-    archive.folder("tests")?;
-    for Binary { name, path } in binaries {
-        archive.program(&format!("tests/{name}"), &read(path)?)?;
-    }
-    archive.finish()
-}
-
 fn boot(
     kernel: &Path,
     archive: &Path,
     command_line: &str,
     seconds: u64,
-    binaries: &[Binary],
+    tests: &[Program],
 ) -> Result<Tally> {
     let mut command = child::leashed("timeout");
     // In the foreground it stays in our process group, and on the leash.
@@ -260,7 +186,8 @@ fn boot(
         .arg("-initrd")
         .arg(archive)
         .args(["-append", command_line]);
-    println!("booting {} with {} test binaries", kernel.display(), binaries.len());
+    let names: Vec<_> = tests.iter().map(|test| test.name.clone()).collect();
+    println!("booting {} with {}", kernel.display(), names.join(", "));
     let mut console = Console::default();
     let status = child::stream(command, |line| console.read(line))?;
     let emulator = match status.code() {
@@ -268,7 +195,6 @@ fn boot(
         Some(code) if TIMED_OUT.contains(&code) => Some(format!("no end within {seconds} s")),
         _ => Some(format!("{EMULATOR}: {status}")),
     };
-    let names: Vec<_> = binaries.iter().map(|binary| binary.name.clone()).collect();
     Ok(console.finish(MACHINE, &names, emulator))
 }
 
@@ -301,29 +227,5 @@ mod tests {
             let refused = command_line(&plan(environment, arguments)).is_err();
             assert!(refused, "{environment:?} {arguments:?}");
         }
-    }
-
-    #[test]
-    fn programs_are_found_among_cargos_messages() {
-        let artifact = |folder: &str, name: &str, test: bool, executable: &str| {
-            format!(
-                r#"{{"reason":"compiler-artifact","manifest_path":"/r/crates/{folder}/Cargo.toml","target":{{"name":"{name}"}},"profile":{{"test":{test}}},"executable":{executable}}}"#
-            )
-        };
-        let messages = [
-            artifact("units", "units", false, "null"),
-            artifact("host", "kernel", true, r#""/t/kernel-1""#),
-            artifact("agent", "kernel", true, r#""/t/kernel-2""#),
-            artifact("guest", "guest-init", false, r#""/t/guest-init""#),
-            r#"{"reason":"build-finished","success":true}"#.to_owned(),
-            "a line of something else".to_owned(),
-        ]
-        .join("\n");
-        let names = |tests| -> Vec<_> {
-            executables(&messages, tests).unwrap().into_iter().map(|found| found.name).collect()
-        };
-        assert_eq!(names(true), ["agent.kernel", "host.kernel"]);
-        assert_eq!(names(false), ["guest.guest-init"]);
-        assert!(executables("{ torn", true).is_err());
     }
 }

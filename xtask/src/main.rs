@@ -77,16 +77,16 @@ enum Chore {
     },
     /// Run test binaries on a kernel of their own: cgroup v2, 8 CPUs, 2 NUMA nodes
     ///
-    /// Builds them statically, boots them in QEMU and reads the console. Needs
+    /// Boots the binaries of `cargo test` in QEMU and reads the console. Needs
     /// neither root nor KVM.
     #[command(after_help = "Examples:\n  cargo xtask guest\n  \
                       cargo xtask guest -p host --test kernel -- memory")]
     Guest {
-        /// Packages with tests for the guest [default: those of `cargo xtask test`]
+        /// Packages with tests for the guest [default: all]
         #[arg(short, long = "package", value_name = "PACKAGE")]
         packages: Vec<String>,
-        /// Their test binaries [default: those of `cargo xtask test`]
-        #[arg(long = "test", value_name = "NAME")]
+        /// Their test binaries
+        #[arg(long = "test", value_name = "NAME", default_value = guest::TEST)]
         tests: Vec<String>,
         /// Environment of the test binaries
         #[arg(long = "env", value_name = "NAME=VALUE")]
@@ -149,14 +149,7 @@ fn run(chore: Chore) -> Result<bool> {
             Ok(broken.is_empty())
         }
         Chore::Guest { packages, tests, environment, seconds, arguments } => {
-            let usual = guest::Plan::default();
-            let plan = guest::Plan {
-                packages: if packages.is_empty() { usual.packages } else { packages },
-                tests: if tests.is_empty() { usual.tests } else { tests },
-                environment,
-                arguments,
-                seconds,
-            };
+            let plan = guest::Plan { packages, tests, environment, arguments, seconds };
             prerequisites::ensure_present(&repository)?;
             let tally = guest::run(&repository, &plan)?;
             println!("{tally}");
