@@ -7,18 +7,24 @@
 //! | [`proc`] | [`NodeReader`](proc::NodeReader) for the host, scheduling and groups of a process |
 //! | [`psi`] | pressure of the host and of groups |
 //! | [`topology`] | CPUs, cores, sockets, caches, NUMA nodes, make of the CPU |
+//! | [`resctrl`] | cache and bandwidth of groups: schemata, tasks, counters |
+//! | [`perf`] | cycles and instructions of a group |
 //! | [`cold`] | idle memory found by kidled |
+//! | [`block`] | disks, partitions, volumes and mounts |
 //!
 //! A value that may be missing is a [`Reading`]; everything else that goes wrong is an error with the
 //! file's path. In the steady state a read is one system call and no allocation.
 
+pub mod block;
 pub mod cgroup;
 pub mod cold;
 mod error;
 pub mod fs;
+pub mod perf;
 pub mod proc;
 pub mod psi;
 mod reading;
+pub mod resctrl;
 mod scan;
 pub mod topology;
 
