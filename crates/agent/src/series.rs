@@ -9,6 +9,7 @@
 //! on the node, and the whole by [`CollectSettings::max_points`](crate::view::CollectSettings), beyond
 //! which the oldest points of all series go first and are counted.
 
+mod facts;
 mod store;
 
 use std::sync::Arc;
@@ -17,6 +18,9 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use stats::{Sample, Summary};
 
+use crate::collect::{Fast, Task};
+
+pub use facts::{CacheUse, Cpi, Facts, Health, NodeInfo, PressureSample, QosCacheUse, StorageInfo};
 pub use store::{Store, StoreSize};
 
 /// Whose usage a series tells.
@@ -79,11 +83,37 @@ impl Measure {
 #[derive(Debug, Clone)]
 pub struct Metrics {
     store: Arc<Mutex<Store>>,
+    fast: Fast,
 }
 
 impl Metrics {
     pub fn new(store: Store) -> Self {
-        Self { store: Arc::new(Mutex::new(store)) }
+        Self { store: Arc::new(Mutex::new(store)), fast: Fast::default() }
+    }
+
+    /// The last seconds of the node in twenty samples each.
+    pub fn fast(&self) -> &Fast {
+        &self.fast
+    }
+
+    /// Pressure of a pod or container, when it was last read.
+    pub fn pressure(&self, subject: Subject<'_>) -> Option<PressureSample> {
+        self.store.lock().pressure(subject)
+    }
+
+    /// Cycles and instructions of a container, when they were last counted.
+    pub fn cpi(&self, subject: Subject<'_>) -> Option<Cpi> {
+        self.store.lock().cpi(subject)
+    }
+
+    /// What is known about the node besides series. Cheap to clone.
+    pub fn facts(&self) -> Facts {
+        self.store.lock().facts.clone()
+    }
+
+    /// How a collector is doing; `None` before it ran.
+    pub fn health(&self, task: Task) -> Option<Health> {
+        self.store.lock().health(task).cloned()
     }
 
     /// The newest value of a series, however old it is.

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use stats::{Ring, Sample, Summary};
 
-use super::{Measure, Subject};
+use super::{Cpi, Facts, Health, Measure, PressureSample, Subject};
+use crate::collect::Task;
 
 /// How long usage of nodes, pods and host applications is kept.
 const LONG: Duration = Duration::from_secs(30 * 60);
@@ -18,6 +19,8 @@ const EVICTION_STEP: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 struct Tracks {
     rings: [Option<Box<Ring>>; Measure::COUNT],
+    pressure: Option<Box<PressureSample>>,
+    cpi: Option<Cpi>,
 }
 
 impl Tracks {
@@ -60,6 +63,9 @@ pub struct Store {
     evicted: u64,
     refused: u64,
     scratch: Vec<f32>,
+    health: BTreeMap<Task, Health>,
+    /// The newest objects that are not series.
+    pub facts: Facts,
 }
 
 impl Store {
@@ -81,6 +87,8 @@ impl Store {
             evicted: 0,
             refused: 0,
             scratch: Vec::new(),
+            health: BTreeMap::new(),
+            facts: Facts::default(),
         }
     }
 
@@ -142,6 +150,37 @@ impl Store {
         summary
     }
 
+    /// Replaces the pressure of a pod or container.
+    pub fn set_pressure(&mut self, subject: Subject<'_>, sample: PressureSample) {
+        match &mut self.tracks_mut(subject).pressure {
+            Some(known) => **known = sample,
+            empty => *empty = Some(Box::new(sample)),
+        }
+    }
+
+    pub fn pressure(&self, subject: Subject<'_>) -> Option<PressureSample> {
+        self.tracks(subject)?.pressure.as_deref().copied()
+    }
+
+    /// Replaces the counters of a container.
+    pub fn set_cpi(&mut self, subject: Subject<'_>, cpi: Cpi) {
+        self.tracks_mut(subject).cpi = Some(cpi);
+    }
+
+    pub fn cpi(&self, subject: Subject<'_>) -> Option<Cpi> {
+        self.tracks(subject)?.cpi
+    }
+
+    /// How a collector is doing.
+    pub fn health(&self, task: Task) -> Option<&Health> {
+        self.health.get(&task)
+    }
+
+    /// The place where a collector says how it is doing.
+    pub fn health_mut(&mut self, task: Task) -> &mut Health {
+        self.health.entry(task).or_default()
+    }
+
     /// NUMA nodes that have samples.
     pub fn numa_nodes(&self) -> Vec<u32> {
         self.numa.keys().copied().collect()
@@ -188,7 +227,11 @@ impl Store {
     }
 
     fn ring(&self, subject: Subject<'_>, measure: Measure) -> Option<&Ring> {
-        let tracks = match subject {
+        self.tracks(subject)?.get(measure)
+    }
+
+    fn tracks(&self, subject: Subject<'_>) -> Option<&Tracks> {
+        match subject {
             Subject::Node => Some(&self.node),
             Subject::System => Some(&self.system),
             Subject::BestEffort => Some(&self.best_effort),
@@ -198,8 +241,7 @@ impl Store {
             Subject::Pod(uid) => self.pods.get(uid),
             Subject::Container(id) => self.containers.get(id),
             Subject::HostApplication(name) => self.host_applications.get(name),
-        };
-        tracks?.get(measure)
+        }
     }
 
     fn tracks_mut(&mut self, subject: Subject<'_>) -> &mut Tracks {

@@ -130,6 +130,11 @@ impl Tree {
         &*self.inner.fs
     }
 
+    /// The same host, for readers that keep it.
+    pub fn shared_fs(&self) -> Arc<dyn HostFs> {
+        Arc::clone(&self.inner.fs)
+    }
+
     pub fn version(&self) -> Version {
         match self.inner.hierarchies {
             Hierarchies::V1 { .. } => Version::V1,
