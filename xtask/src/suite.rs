@@ -4,7 +4,7 @@
 //! end shows everything that is wrong. The last line has the counts.
 
 pub(crate) mod tally;
-mod transcript;
+pub(crate) mod transcript;
 
 use std::{
     env,
@@ -19,7 +19,9 @@ use self::{
     tally::{Outcome, Tally},
     transcript::Transcript,
 };
-use crate::{child, docs, fuzz, kubectl, layers, prerequisites, repository::Repository, rules};
+use crate::{
+    child, docs, fuzz, guest, kubectl, layers, prerequisites, repository::Repository, rules,
+};
 
 /// A part of the suite.
 struct Step {
@@ -36,6 +38,7 @@ const STEPS: &[Step] = &[
     Step { name: "layers", quick: true, run: check_layers },
     Step { name: "reference pages", quick: false, run: check_pages },
     Step { name: "tests", quick: true, run: run_tests },
+    Step { name: "guest kernel", quick: false, run: run_in_guest },
     Step { name: "repository rules", quick: false, run: check_rules },
     Step { name: "fuzz smoke", quick: false, run: smoke_fuzz_targets },
 ];
@@ -45,7 +48,8 @@ pub(crate) fn run(repository: &Repository, quick: bool) -> Result<bool> {
     let start = Instant::now();
     let mut tally = Tally::default();
     let mut times = Vec::new();
-    for step in STEPS.iter().filter(|step| step.quick || !quick) {
+    let (steps, left_out): (Vec<_>, Vec<_>) = STEPS.iter().partition(|step| step.quick || !quick);
+    for step in steps {
         let begin = Instant::now();
         println!("[{:6.1} s] {}", start.elapsed().as_secs_f64(), step.name);
         let results = (step.run)(repository).unwrap_or_else(|error| {
@@ -59,6 +63,10 @@ pub(crate) fn run(repository: &Repository, quick: bool) -> Result<bool> {
     println!("[{:6.1} s] done", start.elapsed().as_secs_f64());
     for (name, elapsed, verdict) in times {
         println!("{:9.1} s  {name}: {verdict}", elapsed.as_secs_f64());
+    }
+    if !left_out.is_empty() {
+        let names: Vec<_> = left_out.iter().map(|step| step.name).collect();
+        println!("left out by --quick: {}", names.join(", "));
     }
     if on_ci() {
         tally.refuse_skips();
@@ -151,6 +159,10 @@ fn run_tests(repository: &Repository) -> Result<Tally> {
     let mut transcript = Transcript::default();
     let status = child::stream(command, |line| transcript.read(line))?;
     Ok(transcript.finish(status.success(), &status.to_string()))
+}
+
+fn run_in_guest(repository: &Repository) -> Result<Tally> {
+    guest::run(repository, &guest::Plan::default())
 }
 
 fn check_rules(repository: &Repository) -> Result<Tally> {
