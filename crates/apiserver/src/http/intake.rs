@@ -1,8 +1,9 @@
 //! How does a request body get in without taking more than its share?
 //!
 //! A body is read before its request waits for a turn, so that an upload that crawls keeps nobody
-//! from being served. Each body has a size limit and a deadline, and all bodies that are in memory
-//! draw on one budget as they arrive; a request that finds it spent is told to come back.
+//! from being served. Each body has a size limit and a deadline. The start of a body is free, since
+//! connections are limited; the rest draws on one budget as it arrives, and a request that finds
+//! the budget spent is told to come back. So large uploads that crawl do not keep small ones out.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -20,6 +21,9 @@ use super::status::Status;
 /// Longest wait for a body, from its first byte to its last.
 const DEADLINE: Duration = Duration::from_secs(30);
 
+/// What every body may take without asking.
+const FREE: usize = 16 << 10;
+
 /// The budget that bodies draw on, one permit a byte.
 #[derive(Debug)]
 pub(super) struct Intake {
@@ -35,7 +39,7 @@ pub(super) struct Received {
 }
 
 impl Intake {
-    /// Bodies of up to `largest` bytes, and `budget` bytes of them at once.
+    /// Bodies of up to `largest` bytes, and `budget` bytes of large ones at once.
     pub(super) fn new(largest: usize, budget: usize) -> Self {
         let budget = budget.min(Semaphore::MAX_PERMITS);
         Self { budget: Arc::new(Semaphore::new(budget)), largest }
@@ -56,12 +60,15 @@ impl Intake {
             let Ok(data) = frame.map_err(|error| self.broken(&*error))?.into_data() else {
                 continue;
             };
-            let more = self.draw(data.len())?;
-            match &mut share {
-                Some(share) => share.merge(more),
-                None => share = Some(more),
-            }
+            let free = FREE.saturating_sub(bytes.len());
             bytes.extend_from_slice(&data);
+            if data.len() > free {
+                let more = self.draw(data.len() - free)?;
+                match &mut share {
+                    Some(share) => share.merge(more),
+                    None => share = Some(more),
+                }
+            }
         }
         Ok(Received { bytes: bytes.freeze(), _share: share })
     }
@@ -101,29 +108,31 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bodies_share_one_budget_and_give_it_back() {
-        let intake = Intake::new(60, 100);
+    async fn large_bodies_share_one_budget_and_give_it_back() {
+        let intake = Intake::new(FREE + 60, 100);
         for (name, chunks, want) in [
             ("nothing", &[][..], Ok(0)),
-            ("the largest", &[20, 40][..], Ok(60)),
-            ("a byte too many", &[20, 41][..], Err(413)),
+            ("what is free", &[FREE][..], Ok(FREE)),
+            ("the largest", &[20, FREE, 40][..], Ok(FREE + 60)),
+            ("a byte too many", &[20, FREE, 41][..], Err(413)),
         ] {
             let got = intake.read(of(chunks)).await;
             assert_eq!(got.map(|got| got.bytes.len()).map_err(|error| error.code), want, "{name}");
             assert_eq!(intake.budget.available_permits(), 100, "{name}");
         }
-        let held = intake.read(of(&[60])).await.unwrap();
-        let refused = intake.read(of(&[20, 30])).await.unwrap_err();
+        let held = intake.read(of(&[FREE + 60])).await.unwrap();
+        let refused = intake.read(of(&[FREE, 20, 30])).await.unwrap_err();
         assert_eq!(refused.code, 429);
-        assert_eq!(intake.read(of(&[20, 20])).await.unwrap().bytes.len(), 40);
+        assert_eq!(intake.read(of(&[FREE, 20, 20])).await.unwrap().bytes.len(), FREE + 40);
+        assert_eq!(intake.read(of(&[50])).await.unwrap().bytes.len(), 50, "small ones get through");
         drop(held);
-        assert_eq!(intake.read(of(&[20, 30])).await.unwrap().bytes.len(), 50);
+        assert_eq!(intake.read(of(&[FREE, 20, 30])).await.unwrap().bytes.len(), FREE + 50);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_body_that_does_not_end_is_given_up() {
-        let intake = Intake::new(60, 100);
-        let late = intake.read(without_end(10)).await.unwrap_err();
+        let intake = Intake::new(FREE + 60, 100);
+        let late = intake.read(without_end(FREE + 10)).await.unwrap_err();
         assert_eq!(late.code, 408);
         assert_eq!(intake.budget.available_permits(), 100);
     }

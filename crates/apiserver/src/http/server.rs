@@ -28,7 +28,7 @@ pub struct Options {
     pub services: Arc<dyn ServiceResolver>,
     /// Largest request body, in bytes.
     pub max_body: usize,
-    /// Bytes of request bodies held at once, over all requests.
+    /// Bytes of large request bodies held at once, over all requests.
     pub max_bodies: usize,
     /// Requests served at once, watches not counted.
     pub max_in_flight: usize,
