@@ -1,6 +1,7 @@
 //! `tidepool bench`: what does it cost, measured on this machine?
 
 mod api;
+mod progress;
 
 use clap::Subcommand;
 
@@ -10,12 +11,16 @@ use crate::Outcome;
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Api(api::Arguments),
+    /// The server that `bench api` measures, as a process of its own
+    #[command(hide = true)]
+    ApiServer(api::server::Arguments),
 }
 
 impl Command {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
         match self {
             Self::Api(arguments) => arguments.run(),
+            Self::ApiServer(arguments) => arguments.run(),
         }
     }
 }
