@@ -26,10 +26,29 @@ use crate::{
 /// A part of the suite.
 struct Step {
     name: &'static str,
-    /// Worth running after every edit.
-    quick: bool,
+    suites: Suites,
     run: fn(&Repository) -> Result<Tally>,
 }
+
+/// Which suites a step is part of: the quick one is for after every edit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Suites {
+    Both,
+    Quick,
+    Whole,
+}
+
+impl Suites {
+    fn include(self, quick: bool) -> bool {
+        match self {
+            Self::Both => true,
+            Self::Quick => quick,
+            Self::Whole => !quick,
+        }
+    }
+}
+
+use Suites::{Both, Quick, Whole};
 
 const STEPS: &[Step] = &[
     Step { name: "prerequisites", quick: false, run: check_prerequisites },
@@ -41,6 +60,15 @@ const STEPS: &[Step] = &[
     Step { name: "guest kernel", quick: false, run: run_in_guest },
     Step { name: "repository rules", quick: false, run: check_rules },
     Step { name: "fuzz smoke", quick: false, run: smoke_fuzz_targets },
+    Step { name: "prerequisites", suites: Whole, run: check_prerequisites },
+    Step { name: "format", suites: Both, run: check_format },
+    Step { name: "lints", suites: Both, run: check_lints },
+    Step { name: "layers", suites: Both, run: check_layers },
+    Step { name: "reference pages", suites: Whole, run: check_pages },
+    Step { name: "tests", suites: Quick, run: run_tests_in_brief },
+    Step { name: "tests", suites: Whole, run: run_tests_at_length },
+    Step { name: "repository rules", suites: Whole, run: check_rules },
+    Step { name: "fuzz smoke", suites: Whole, run: smoke_fuzz_targets },
 ];
 
 /// Runs the suite, prints the results, and says whether all is well.
@@ -50,6 +78,7 @@ pub(crate) fn run(repository: &Repository, quick: bool) -> Result<bool> {
     let mut times = Vec::new();
     let (steps, left_out): (Vec<_>, Vec<_>) = STEPS.iter().partition(|step| step.quick || !quick);
     for step in steps {
+    for step in STEPS.iter().filter(|step| step.suites.include(quick)) {
         let begin = Instant::now();
         println!("[{:6.1} s] {}", start.elapsed().as_secs_f64(), step.name);
         let results = (step.run)(repository).unwrap_or_else(|error| {
@@ -147,8 +176,20 @@ fn check_pages(repository: &Repository) -> Result<Tally> {
     Ok(single("reference pages", outcome))
 }
 
-fn run_tests(repository: &Repository) -> Result<Tally> {
+/// How often the crash test kills a server, when there is time.
+const CRASH_ROUNDS: (&str, &str) = ("TIDEPOOL_TEST_ROUNDS", "200");
+
+fn run_tests_in_brief(repository: &Repository) -> Result<Tally> {
+    run_tests(repository, &[])
+}
+
+fn run_tests_at_length(repository: &Repository) -> Result<Tally> {
+    run_tests(repository, &[CRASH_ROUNDS])
+}
+
+fn run_tests(repository: &Repository, settings: &[(&str, &str)]) -> Result<Tally> {
     let mut command = cargo(repository, &["test", "--workspace", "--locked", "--no-fail-fast"]);
+    command.envs(settings.iter().copied());
     // The quick suite takes what is there; the whole one has made sure of it.
     if let Ok(kubectl) = kubectl::ensure_present() {
         command.env(kubectl::VARIABLE, kubectl);

@@ -3,6 +3,7 @@
 mod api;
 mod burn;
 mod react;
+mod progress;
 
 use clap::Subcommand;
 
@@ -15,6 +16,9 @@ pub(crate) enum Command {
     React(react::Arguments),
     #[command(hide = true)]
     Burn(burn::Arguments),
+    /// The server that `bench api` measures, as a process of its own
+    #[command(hide = true)]
+    ApiServer(api::server::Arguments),
 }
 
 impl Command {
@@ -23,6 +27,7 @@ impl Command {
             Self::Api(arguments) => arguments.run(),
             Self::React(arguments) => arguments.run(),
             Self::Burn(arguments) => arguments.run(),
+            Self::ApiServer(arguments) => arguments.run(),
         }
     }
 }

@@ -1,8 +1,9 @@
 //! How does the server meet the network?
 //!
 //! Connections are cheap to open and must stay cheap: handshakes and request heads have a time
-//! limit, heads have a size limit, and the number of connections is bounded. On shutdown watches
-//! end first, so that clients come back to whoever serves next.
+//! limit, heads have a size limit, clients that stop reading are dropped, and the number of
+//! connections is bounded. On shutdown watches end first, so that clients come back to whoever
+//! serves next.
 
 use std::future::Future;
 use std::io;
@@ -21,12 +22,16 @@ use tokio::time::{interval, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use super::server::ApiServer;
+use super::stall::Stalling;
 
 /// Open connections; further ones wait to be accepted.
 const MAX_CONNECTIONS: usize = 20_000;
 
 /// A client that has not finished its handshake or its request head by then is gone.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A client that takes nothing of its answer for this long is gone.
+const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Largest request head.
 const MAX_HEAD: usize = 64 << 10;
@@ -135,6 +140,7 @@ async fn connection(
         .max_concurrent_streams(MAX_STREAMS)
         .max_header_list_size(u32::try_from(MAX_HEAD).unwrap_or(u32::MAX))
         .keep_alive_interval(Duration::from_secs(30));
+    let stream = Stalling::new(stream, STALL_TIMEOUT);
     let result = match acceptor {
         None => {
             let io = TokioIo::new(stream);
