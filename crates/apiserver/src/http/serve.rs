@@ -4,6 +4,9 @@
 //! limit, heads have a size limit, clients that stop reading are dropped, and the number of
 //! connections is bounded. On shutdown watches end first, so that clients come back to whoever
 //! serves next.
+//! Connections are cheap to open and must stay cheap: handshakes and idleness have a time limit,
+//! heads have a size limit, and the number of connections is bounded. On shutdown watches
+//! end first, so that clients come back to whoever serves next.
 
 use std::future::Future;
 use std::io;
@@ -27,11 +30,14 @@ use super::stall::Stalling;
 /// Open connections; further ones wait to be accepted.
 const MAX_CONNECTIONS: usize = 20_000;
 
-/// A client that has not finished its handshake or its request head by then is gone.
+/// A client that has not finished its handshake by then is gone.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A client that takes nothing of its answer for this long is gone.
 const STALL_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long the next request may take to come. Clients close connections that were idle for 90 s;
+/// were we to close them earlier, a request could be on its way and would be lost.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(100);
 
 /// Largest request head.
 const MAX_HEAD: usize = 64 << 10;
@@ -132,7 +138,7 @@ async fn connection(
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(HANDSHAKE_TIMEOUT)
+        .header_read_timeout(IDLE_TIMEOUT)
         .max_buf_size(MAX_HEAD);
     builder
         .http2()
