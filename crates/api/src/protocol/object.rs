@@ -7,6 +7,9 @@ keys! {
     annotation SKIP_UPDATE_RESOURCES: String = "config.koordinator.sh/skip-update-resources";
     /// On profiles; `"true"` lets the controller apply it to waiting pods.
     label CONTROLLER_MANAGED: bool = "config.koordinator.sh/controller-managed";
+    /// On pods and reservations: profiles that were applied, where applying them
+    /// again would change something. W and R: webhook, and the profile controller.
+    annotation APPLIED_PROFILES: Vec<String> = "config.koordinator.sh/applied-profiles";
     /// Only ConfigMaps with this label reach the validating webhook.
     label CONFIG_MAP_TYPE: String = "koordinator.sh/configmap-type";
     /// On reservations: who made it.
