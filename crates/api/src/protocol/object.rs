@@ -16,6 +16,8 @@ keys! {
     label CREATED_BY: String = "app.kubernetes.io/created-by";
     /// On webhook configurations: the list as installed, as JSON. No domain on the wire.
     annotation WEBHOOK_TEMPLATE: String = "template";
+    /// On webhook configurations: of the list that was made from the template.
+    annotation WEBHOOK_FINGERPRINT: String = "tidepool.io/webhooks-fingerprint";
     /// Any value keeps a namespace's pods from the pod webhooks. The reference's
     /// chart writes `controle-plane` on its own namespace, which has no effect.
     label CONTROL_PLANE: String = "control-plane";

@@ -5,9 +5,7 @@
 //! gpu-memory: 8Gi          ->  gpu-memory: 8Gi, gpu.shared: 1
 //! ```
 
-use api::protocol::resource::{
-    GPU, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_SHARED, NPU_CORE,
-};
+use api::protocol::resource::{GPU, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_SHARED, NPU_CORE};
 use api::resources::amount;
 use k8s_openapi::api::core::v1::Container;
 use serde_json::{Map, Value};
@@ -117,18 +115,33 @@ mod tests {
     #[test]
     fn the_shorthand_is_spelled_out() {
         let cases = [
-            ("a part of one", json!({GPU: "50"}),
-                json!({GPU_CORE: "50", GPU_MEMORY_RATIO: "50", GPU_SHARED: "1"})),
-            ("two whole ones", json!({GPU: "200"}),
-                json!({GPU_CORE: "200", GPU_MEMORY_RATIO: "200", GPU_SHARED: "2"})),
-            ("one whole one", json!({GPU: "100"}),
-                json!({GPU_CORE: "100", GPU_MEMORY_RATIO: "100", GPU_SHARED: "1"})),
+            (
+                "a part of one",
+                json!({GPU: "50"}),
+                json!({GPU_CORE: "50", GPU_MEMORY_RATIO: "50", GPU_SHARED: "1"}),
+            ),
+            (
+                "two whole ones",
+                json!({GPU: "200"}),
+                json!({GPU_CORE: "200", GPU_MEMORY_RATIO: "200", GPU_SHARED: "2"}),
+            ),
+            (
+                "one whole one",
+                json!({GPU: "100"}),
+                json!({GPU_CORE: "100", GPU_MEMORY_RATIO: "100", GPU_SHARED: "1"}),
+            ),
             ("memory", json!({GPU_MEMORY: "8Gi"}), json!({GPU_MEMORY: "8Gi", GPU_SHARED: "1"})),
-            ("a ratio beside cores", json!({GPU_CORE: "400", GPU_MEMORY_RATIO: "50"}),
-                json!({GPU_CORE: "400", GPU_MEMORY_RATIO: "50", GPU_SHARED: "1"})),
+            (
+                "a ratio beside cores",
+                json!({GPU_CORE: "400", GPU_MEMORY_RATIO: "50"}),
+                json!({GPU_CORE: "400", GPU_MEMORY_RATIO: "50", GPU_SHARED: "1"}),
+            ),
             ("cores alone", json!({GPU_CORE: "400"}), json!({GPU_CORE: "400", GPU_SHARED: "4"})),
-            ("shares as given", json!({GPU_CORE: "400", GPU_SHARED: "2"}),
-                json!({GPU_CORE: "400", GPU_SHARED: "2"})),
+            (
+                "shares as given",
+                json!({GPU_CORE: "400", GPU_SHARED: "2"}),
+                json!({GPU_CORE: "400", GPU_SHARED: "2"}),
+            ),
             ("no GPU", json!({"cpu": "1"}), json!({"cpu": "1"})),
         ];
         for (name, requests, want) in cases {
@@ -172,7 +185,8 @@ mod tests {
         ];
         for (requests, want) in cases {
             let container: Container =
-                serde_json::from_value(json!({"name": "c", "resources": {"requests": requests}})).unwrap();
+                serde_json::from_value(json!({"name": "c", "resources": {"requests": requests}}))
+                    .unwrap();
             let problems = problems(&container).join("; ");
             match want {
                 "" => assert_eq!(problems, "", "{requests}"),

@@ -180,34 +180,71 @@ mod tests {
             },
         });
         let cases = [
-            ("maps merge", json!({"metadata": {"labels": {"b": "2"}}}),
-                "/metadata/labels", json!({"a": "1", "b": "2"})),
-            ("null removes", json!({"spec": {"nodeSelector": {"zone": null}}}),
-                "/spec/nodeSelector", json!({})),
-            ("a map may go", json!({"spec": {"nodeSelector": {"$patch": "delete"}}}),
-                "/spec/nodeSelector", Value::Null),
-            ("a map may be replaced",
+            (
+                "maps merge",
+                json!({"metadata": {"labels": {"b": "2"}}}),
+                "/metadata/labels",
+                json!({"a": "1", "b": "2"}),
+            ),
+            (
+                "null removes",
+                json!({"spec": {"nodeSelector": {"zone": null}}}),
+                "/spec/nodeSelector",
+                json!({}),
+            ),
+            (
+                "a map may go",
+                json!({"spec": {"nodeSelector": {"$patch": "delete"}}}),
+                "/spec/nodeSelector",
+                Value::Null,
+            ),
+            (
+                "a map may be replaced",
                 json!({"spec": {"nodeSelector": {"$patch": "replace", "arch": "arm"}}}),
-                "/spec/nodeSelector", json!({"arch": "arm"})),
-            ("containers merge by name",
+                "/spec/nodeSelector",
+                json!({"arch": "arm"}),
+            ),
+            (
+                "containers merge by name",
                 json!({"spec": {"containers": [{"name": "a", "env": [{"name": "K", "value": "2"}]}]}}),
                 "/spec/containers",
-                json!([{"name": "a", "image": "i", "env": [{"name": "K", "value": "2"}]}, {"name": "b"}])),
-            ("a new container is added",
-                json!({"spec": {"containers": [{"name": "c"}]}}), "/spec/containers/2", json!({"name": "c"})),
-            ("a container may go",
+                json!([{"name": "a", "image": "i", "env": [{"name": "K", "value": "2"}]}, {"name": "b"}]),
+            ),
+            (
+                "a new container is added",
+                json!({"spec": {"containers": [{"name": "c"}]}}),
+                "/spec/containers/2",
+                json!({"name": "c"}),
+            ),
+            (
+                "a container may go",
                 json!({"spec": {"containers": [{"name": "a", "$patch": "delete"}]}}),
-                "/spec/containers", json!([{"name": "b"}])),
-            ("tolerations are one value",
-                json!({"spec": {"tolerations": [{"key": "u"}]}}), "/spec/tolerations", json!([{"key": "u"}])),
-            ("finalizers grow",
-                json!({"metadata": {"finalizers": ["y", "x"]}}), "/metadata/finalizers", json!(["x", "y"])),
-            ("what is missing is made",
-                json!({"spec": {"dnsConfig": {"nameservers": ["1"]}}}), "/spec/dnsConfig/nameservers/0", json!("1")),
+                "/spec/containers",
+                json!([{"name": "b"}]),
+            ),
+            (
+                "tolerations are one value",
+                json!({"spec": {"tolerations": [{"key": "u"}]}}),
+                "/spec/tolerations",
+                json!([{"key": "u"}]),
+            ),
+            (
+                "finalizers grow",
+                json!({"metadata": {"finalizers": ["y", "x"]}}),
+                "/metadata/finalizers",
+                json!(["x", "y"]),
+            ),
+            (
+                "what is missing is made",
+                json!({"spec": {"dnsConfig": {"nameservers": ["1"]}}}),
+                "/spec/dnsConfig/nameservers/0",
+                json!("1"),
+            ),
         ];
         for (name, patch, at, want) in cases {
             let mut merged = pod.clone();
-            merge(&mut merged, patch.as_object().unwrap()).unwrap_or_else(|e| panic!("{name}: {e}"));
+            merge(&mut merged, patch.as_object().unwrap())
+                .unwrap_or_else(|e| panic!("{name}: {e}"));
             assert_eq!(merged.pointer(at).cloned().unwrap_or_default(), want, "{name}");
             let once = merged.clone();
             merge(&mut merged, patch.as_object().unwrap()).unwrap();
@@ -218,13 +255,18 @@ mod tests {
     #[test]
     fn what_cannot_be_followed_names_its_place() {
         let cases = [
-            (json!({"spec": {"containers": [{"image": "i"}]}}),
-                "patch.spec.containers[0]: an element without \"name\" cannot be merged"),
-            (json!({"spec": {"nodeSelector": {"$patch": "eat"}}}),
-                "patch.spec.nodeSelector: unknown directive \"eat\""),
+            (
+                json!({"spec": {"containers": [{"image": "i"}]}}),
+                "patch.spec.containers[0]: an element without \"name\" cannot be merged",
+            ),
+            (
+                json!({"spec": {"nodeSelector": {"$patch": "eat"}}}),
+                "patch.spec.nodeSelector: unknown directive \"eat\"",
+            ),
         ];
         for (patch, want) in cases {
-            let mut pod = json!({"spec": {"containers": [{"name": "a"}], "nodeSelector": {"a": "b"}}});
+            let mut pod =
+                json!({"spec": {"containers": [{"name": "a"}], "nodeSelector": {"a": "b"}}});
             let error = merge(&mut pod, patch.as_object().unwrap()).unwrap_err();
             assert_eq!(error.to_string(), want);
         }

@@ -22,11 +22,11 @@ use api::resources::{self, WireList};
 use k8s_openapi::api::core::v1::{Container, Pod};
 use serde_json::{Value, json};
 
-use super::profile::{Means, PriorityClasses, Profile, Target};
+use super::profile::{Dice, Means, PriorityClasses, Profile, Target};
 use super::{Admitted, Denied, Verdict, decode, device, map_at, sentence};
 
 /// What a pod is judged by.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub struct Surroundings<'a> {
     /// Sorted by name.
     pub profiles: &'a [Profile],
@@ -36,8 +36,8 @@ pub struct Surroundings<'a> {
     pub quotas: &'a [ElasticQuota],
     pub quota_profiles: &'a [ElasticQuotaProfile],
     pub gates: &'a Gates<ManagerGate>,
-    /// A number from 0 to 99 for each profile, for those that apply by chance.
-    pub roll: &'a dyn Fn(&str) -> u8,
+    /// For profiles that apply by chance.
+    pub dice: Dice<'a>,
 }
 
 /// The edits of a pod that is created in `namespace`.
@@ -51,13 +51,11 @@ pub fn mutate(pod: &Value, namespace: &str, around: &Surroundings<'_>) -> Verdic
         target: Target::Pod,
         namespace: around.namespace,
         classes: around.priority_classes,
-        roll: around.roll,
+        dice: around.dice,
     };
     let matched = means.apply(&mut next)?;
     let keeps = matched.iter().any(|profile| profile.keeps_resources());
-    if !matched.is_empty()
-        && !keeps
-        && !is_on(ManagerGate::ColocationProfileSkipMutatingResources)
+    if !matched.is_empty() && !keeps && !is_on(ManagerGate::ColocationProfileSkipMutatingResources)
     {
         translate(&mut next)?;
     }

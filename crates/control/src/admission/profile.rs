@@ -20,6 +20,7 @@
 //! class, priority), so nobody gets around a profile by writing it.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use api::check::probability;
 use api::config::selector::{Labels, Selector};
@@ -244,8 +245,18 @@ impl Profile {
     }
 }
 
-/// What profiles are applied with.
+/// Where chance comes from: a number from 0 to 99 for each profile.
 #[derive(Clone, Copy)]
+pub struct Dice<'a>(pub &'a dyn Fn(&str) -> u8);
+
+impl fmt::Debug for Dice<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Dice")
+    }
+}
+
+/// What profiles are applied with.
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Means<'a> {
     /// Sorted by name.
     pub(super) profiles: &'a [Profile],
@@ -253,8 +264,7 @@ pub(super) struct Means<'a> {
     /// Labels of the object's namespace, if it has one that is known.
     pub(super) namespace: Option<&'a Labels>,
     pub(super) classes: &'a PriorityClasses,
-    /// A number from 0 to 99 for each profile.
-    pub(super) roll: &'a dyn Fn(&str) -> u8,
+    pub(super) dice: Dice<'a>,
 }
 
 impl<'a> Means<'a> {
@@ -272,8 +282,8 @@ impl<'a> Means<'a> {
             }
         }
         self.apply_all(&matched, object)?;
-        let chancy = matched.iter().any(|profile| profile.is_chancy());
-        if chancy || self.would_change(object)? {
+        let by_chance = matched.iter().any(|profile| profile.is_chancy());
+        if by_chance || self.would_change(object)? {
             let names: Vec<String> = matched.iter().map(|profile| profile.name.clone()).collect();
             if let Some(annotations) = map_at(object, &["metadata", "annotations"]) {
                 annotations.insert(APPLIED_PROFILES.name.into(), names.print().into());
@@ -292,7 +302,7 @@ impl<'a> Means<'a> {
     }
 
     fn apply_all(&self, profiles: &[&Profile], object: &mut Value) -> Result<(), Denied> {
-        for profile in profiles.iter().filter(|p| p.is_due((self.roll)(&p.name))) {
+        for profile in profiles.iter().filter(|p| p.is_due((self.dice.0)(&p.name))) {
             profile.apply(object, self.target, self.classes)?;
         }
         Ok(())
@@ -300,17 +310,22 @@ impl<'a> Means<'a> {
 
     /// Asked again about its own answer, would it answer differently?
     fn would_change(&self, object: &Value) -> Result<bool, Denied> {
+        let matched = self.matching(object);
+        if matched.iter().any(|profile| profile.is_chancy()) {
+            return Ok(true);
+        }
         let mut again = object.clone();
-        self.apply_all(&self.matching(object), &mut again)?;
+        self.apply_all(&matched, &mut again)?;
         Ok(again != *object)
     }
 }
 
 fn labels_of(object: &Value) -> Labels {
     let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
-    let texts = labels.into_iter().flatten().filter_map(|(key, value)| {
-        value.as_str().map(|value| (key.clone(), value.to_owned()))
-    });
+    let texts = labels
+        .into_iter()
+        .flatten()
+        .filter_map(|(key, value)| value.as_str().map(|value| (key.clone(), value.to_owned())));
     texts.collect()
 }
 
