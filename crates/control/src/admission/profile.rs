@@ -27,7 +27,8 @@ use api::config::selector::{Labels, Selector};
 use api::kind::ClusterColocationProfile;
 use api::metadata::{Key, Wire};
 use api::protocol::object::{APPLIED_PROFILES, SKIP_UPDATE_RESOURCES};
-use api::protocol::pod::{QOS_CLASS, SUB_PRIORITY};
+use api::protocol::pod::{PRIORITY_CLASS, QOS_CLASS, SUB_PRIORITY};
+use api::protocol::quota::PREEMPTIBLE;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Map, Value};
 
@@ -318,6 +319,52 @@ impl<'a> Means<'a> {
         self.apply_all(&matched, &mut again)?;
         Ok(again != *object)
     }
+}
+
+/// The pod after a profile that comes late, and the fields that it must leave
+/// alone because they cannot change on a live pod. A profile that has been
+/// applied and recorded is not applied again.
+pub fn reapply(
+    profile: &Profile,
+    pod: &Value,
+    keeps_order: bool,
+) -> Result<(Value, Vec<&'static str>), Denied> {
+    let mut names = recorded(pod).unwrap_or_default();
+    if names.contains(&profile.name) {
+        return Ok((pod.clone(), Vec::new()));
+    }
+    let mut next = pod.clone();
+    profile.set_texts(&mut next)?;
+    let spec = &profile.object.spec;
+    let late = [
+        (QOS_CLASS.name, spec.qos_class.clone()),
+        (SUB_PRIORITY.name, spec.koordinator_priority.map(|priority| priority.to_string())),
+    ];
+    for (key, text) in late.into_iter().filter_map(|(key, text)| Some((key, text?))) {
+        profile.map(&mut next, &["metadata", "labels"])?.insert(key.to_owned(), text.into());
+    }
+    profile.lay_patch(&mut next)?;
+
+    let mut left_alone = Vec::new();
+    let before = labels_of(pod);
+    let after = labels_of(&next);
+    let fixed = [QOS_CLASS.name, PRIORITY_CLASS.name, PREEMPTIBLE.name]
+        .into_iter()
+        .chain(keeps_order.then_some(SUB_PRIORITY.name));
+    for key in fixed.filter(|key| before.get(*key) != after.get(*key)) {
+        left_alone.push(key);
+        let labels = profile.map(&mut next, &["metadata", "labels"])?;
+        match before.get(key) {
+            Some(text) => labels.insert(key.to_owned(), text.clone().into()),
+            None => labels.remove(key),
+        };
+    }
+    if next != *pod && !(spec.label_suffixes.is_empty() && spec.label_keys_mapping.is_empty()) {
+        names.push(profile.name.clone());
+        let annotations = profile.map(&mut next, &["metadata", "annotations"])?;
+        annotations.insert(APPLIED_PROFILES.name.into(), names.print().into());
+    }
+    Ok((next, left_alone))
 }
 
 fn labels_of(object: &Value) -> Labels {

@@ -110,6 +110,15 @@ impl Bundle {
         is_whole.then_some(bundle)
     }
 
+    /// What can be saved of a Secret: missing parts are empty and fit nothing.
+    pub fn salvage(data: &BTreeMap<String, ByteString>) -> Self {
+        let text = |name: &str| {
+            let bytes = data.get(name).map(|bytes| bytes.0.clone()).unwrap_or_default();
+            String::from_utf8(bytes).unwrap_or_default()
+        };
+        Self { ca_key: text(CA_KEY), ca_cert: text(CA_CERT), key: text(KEY), cert: text(CERT) }
+    }
+
     /// What a Secret is to hold, and files in a directory.
     pub fn parts(&self) -> [(&'static str, &str); 6] {
         [
@@ -155,8 +164,8 @@ impl Bundle {
 
     /// Certificate and key for a listener; fails when they do not belong together.
     pub fn certified_key(&self) -> Result<CertifiedKey, CertificateError> {
-        let chain = CertificateDer::pem_slice_iter(self.cert.as_bytes())
-            .collect::<Result<Vec<_>, _>>()?;
+        let chain =
+            CertificateDer::pem_slice_iter(self.cert.as_bytes()).collect::<Result<Vec<_>, _>>()?;
         let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes())?;
         Ok(CertifiedKey::from_der(chain, key, &provider())?)
     }
@@ -174,7 +183,10 @@ fn later(now: Timestamp, days: i64) -> Result<Timestamp, CertificateError> {
 }
 
 /// From yesterday, because clocks differ, for ten years.
-fn lived(mut params: CertificateParams, now: Timestamp) -> Result<CertificateParams, CertificateError> {
+fn lived(
+    mut params: CertificateParams,
+    now: Timestamp,
+) -> Result<CertificateParams, CertificateError> {
     let today = now.to_zoned(TimeZone::UTC).date();
     let (from, to) = (today.checked_sub(1.day())?, today.checked_add(i64::from(YEARS).years())?);
     let day = |date: jiff::civil::Date| {

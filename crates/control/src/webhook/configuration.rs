@@ -10,14 +10,15 @@
 //! template. An install that still has the reference's annotation has no
 //! fingerprint; its template counts while it knows every entry in force.
 
+use api::protocol::name::config_map;
 use api::protocol::object::{
     CONFIG_MAP_TYPE, CONTROL_PLANE, NAMESPACE_NAME, WEBHOOK_FINGERPRINT, WEBHOOK_TEMPLATE,
 };
-use api::protocol::name::config_map;
 use api::protocol::pod::MUTATING_UPDATE;
 use api::protocol::webhook::{
     FailurePolicy, MUTATE_POD, MUTATING_CONFIGURATION, SERVICE, SERVICE_PORT, Stage,
-    TIMEOUT_SECONDS, VALIDATE_CONFIG_MAP, VALIDATE_POD, VALIDATING_CONFIGURATION, WEBHOOKS, Webhook,
+    TIMEOUT_SECONDS, VALIDATE_CONFIG_MAP, VALIDATE_POD, VALIDATING_CONFIGURATION, WEBHOOKS,
+    Webhook,
 };
 use serde_json::{Map, Value, json};
 
@@ -26,7 +27,10 @@ use crate::fingerprint;
 /// How the API server reaches the webhooks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
-    Service { namespace: String, name: String },
+    Service {
+        namespace: String,
+        name: String,
+    },
     /// Scheme, host and port, such as `https://127.0.0.1:9876`.
     Url(String),
 }
@@ -53,8 +57,7 @@ pub(super) fn plan(object: &Value, offer: &Offer<'_>) -> Option<Value> {
         (Some(template), None) if knows(&template, &live) => template,
         _ => live.clone(),
     };
-    let wanted: Vec<Value> =
-        template.iter().filter_map(|entry| complete(entry, offer)).collect();
+    let wanted: Vec<Value> = template.iter().filter_map(|entry| complete(entry, offer)).collect();
     let print = fingerprint_of(&wanted);
     let template = json!(template).to_string();
     let is_current = live == wanted
@@ -146,7 +149,11 @@ pub fn install(namespace: &str) -> [Value; 2] {
     };
     [
         configuration("MutatingWebhookConfiguration", MUTATING_CONFIGURATION, Stage::Mutating),
-        configuration("ValidatingWebhookConfiguration", VALIDATING_CONFIGURATION, Stage::Validating),
+        configuration(
+            "ValidatingWebhookConfiguration",
+            VALIDATING_CONFIGURATION,
+            Stage::Validating,
+        ),
     ]
 }
 
@@ -268,7 +275,10 @@ mod tests {
         let url = Target::Url("https://127.0.0.1:9876".to_owned());
         apply(&mut object, &plan(&object, &offer(&url, &[MUTATE_POD], "Y2E=")).unwrap());
         let client = &object["webhooks"][0]["clientConfig"];
-        assert_eq!(client, &json!({"url": "https://127.0.0.1:9876/mutate-pod", "caBundle": "Y2E="}));
+        assert_eq!(
+            client,
+            &json!({"url": "https://127.0.0.1:9876/mutate-pod", "caBundle": "Y2E="})
+        );
         assert_eq!(plan(&object, &offer(&url, &[MUTATE_POD], "Y2E=")), None);
         let service = service();
         let patch = plan(&object, &offer(&service, &[MUTATE_POD], "Y2E=")).unwrap();

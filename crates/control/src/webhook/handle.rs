@@ -132,15 +132,19 @@ impl Handlers {
             (MUTATE_POD, Create) => self.mutate_pod(request),
             (VALIDATE_POD, Create | Update) => self.validate_pod(request).await,
             (VALIDATE_POD_BINDING, Create) => self.validate_binding(request).await,
-            (MUTATE_NODE_STATUS, Update) => {
-                node::mutate_status(&request.old_object, &request.object, &request.user_info.username)
-            }
+            (MUTATE_NODE_STATUS, Update) => node::mutate_status(
+                &request.old_object,
+                &request.object,
+                &request.user_info.username,
+            ),
             (VALIDATE_NODE, Update) => self.validate_node(request).await,
             (VALIDATE_CONFIG_MAP, Create | Update) => self.validate_config_map(request).await,
             (MUTATE_ELASTIC_QUOTA, Create) => {
                 quota::mutate(&request.object, &self.knowledge.prepared().quotas)
             }
-            (VALIDATE_ELASTIC_QUOTA, Create | Update | Delete) => self.validate_quota(request).await,
+            (VALIDATE_ELASTIC_QUOTA, Create | Update | Delete) => {
+                self.validate_quota(request).await
+            }
             (MUTATE_RESERVATION, Create) => self.mutate_reservation(request),
             _ => Ok(Admitted::default()),
         }
@@ -206,11 +210,15 @@ impl Handlers {
                     let data = found.and_then(|found| found.data).unwrap_or_default();
                     match Demands::parse(&data) {
                         Ok(demands) => known.1 = demands,
-                        Err(error) => warn!(%error, name, "cannot read demands on pods; the old ones stay"),
+                        Err(error) => {
+                            warn!(%error, name, "cannot read demands on pods; the old ones stay")
+                        }
                     }
                     known.0 = Some(Instant::now());
                 }
-                Err(error) => warn!(%error, name, "cannot look up demands on pods; the old ones stay"),
+                Err(error) => {
+                    warn!(%error, name, "cannot look up demands on pods; the old ones stay")
+                }
             }
         }
         known.1.clone()
@@ -265,7 +273,8 @@ impl Handlers {
         let pod = api.get_metadata_opt(&request.name).await.ok().flatten();
         let meta = pod.map(|pod| pod.metadata);
         let user = &request.user_info.username;
-        let decision = binding::decide(&self.rules.binding, user, &request.namespace, meta.as_ref());
+        let decision =
+            binding::decide(&self.rules.binding, user, &request.namespace, meta.as_ref());
         self.binding_decisions.with_label_values(&[decision.as_str()]).inc();
         decision.verdict(user, &format!("{}/{}", request.namespace, request.name))?;
         Ok(Admitted::default())
@@ -307,7 +316,13 @@ impl Handlers {
         let object = format!("ConfigMap {}/{}", request.namespace, request.name);
         let options: ConfigOptions = self.rules.config_map.options;
         let before = old(request).map(data);
-        config_map::validate(before.as_ref(), &data(&request.object), &object, options, &nodes.collect())
+        config_map::validate(
+            before.as_ref(),
+            &data(&request.object),
+            &object,
+            options,
+            &nodes.collect(),
+        )
     }
 
     async fn validate_quota(&self, request: &Request) -> Verdict {
@@ -348,8 +363,7 @@ impl Handlers {
     async fn pods_of(&self, request: &Request) -> Result<Vec<String>, Denied> {
         let read = |value: &Value| ElasticQuota::deserialize(value).ok();
         let (before, after) = (read(&request.old_object), read(&request.object));
-        let is_parent =
-            |quota: &ElasticQuota| IS_PARENT.get(&quota.metadata) == Some(true);
+        let is_parent = |quota: &ElasticQuota| IS_PARENT.get(&quota.metadata) == Some(true);
         let becomes_parent = match (&before, &after) {
             (Some(before), Some(after)) => !is_parent(before) && is_parent(after),
             _ => false,
@@ -362,8 +376,10 @@ impl Handlers {
             .limit(PODS_NAMED);
         let mut pods = self.list_pods(&Api::all(self.client.0.clone()), &labelled).await?;
         if becomes_parent {
-            let listed = after.and_then(|quota| NAMESPACES.get(&quota.metadata)).unwrap_or_default();
-            let unlabelled = ListParams::default().labels(&format!("!{}", NAME.name)).limit(PODS_NAMED);
+            let listed =
+                after.and_then(|quota| NAMESPACES.get(&quota.metadata)).unwrap_or_default();
+            let unlabelled =
+                ListParams::default().labels(&format!("!{}", NAME.name)).limit(PODS_NAMED);
             for namespace in listed.iter().chain([&request.name]) {
                 let api = Api::namespaced(self.client.0.clone(), namespace);
                 pods.extend(self.list_pods(&api, &unlabelled).await?);
