@@ -213,17 +213,19 @@ impl Manager {
             let serve = crate::listener::serve(listener, None, metrics, servers.clone());
             serving.spawn(async { Ok(serve.await) });
         }
-        let mut electing = match (options.election, held) {
-            (Some(settings), Some(held)) => {
-                let (client, stop) = (shared.client.clone(), candidacy.clone());
-                Some(tokio::spawn(election::run(client, settings, held, stop)))
-            }
-            _ => None,
-        };
+        // Sets end their tasks when they are dropped, so nothing outlives this function.
+        let mut electing = JoinSet::new();
+        if let (Some(settings), Some(held)) = (options.election, held) {
+            let (client, stop) = (shared.client.clone(), candidacy.clone());
+            electing.spawn(election::run(client, settings, held, stop));
+        }
 
         let end = tokio::select! {
             () = shutdown.cancelled() => Ok(()),
-            end = lost(&mut electing) => Err(end),
+            Some(end) = electing.join_next() => Err(match end {
+                Ok(End::Lost) => ManagerError::LostLease,
+                _ => ManagerError::Ended("the election"),
+            }),
             Some(end) = serving.join_next() => Err(match end {
                 Ok(Err(error)) => error,
                 _ => ManagerError::Ended("a server"),
@@ -244,9 +246,7 @@ impl Manager {
         }
         drop(working);
         candidacy.cancel();
-        if let Some(electing) = electing.take() {
-            let _ = electing.await;
-        }
+        while electing.join_next().await.is_some() {}
         servers.cancel();
         while serving.join_next().await.is_some() {}
         end
@@ -257,21 +257,6 @@ async fn listen(address: Option<SocketAddr>) -> Result<Option<TcpListener>, Mana
     let Some(address) = address else { return Ok(None) };
     let listener = TcpListener::bind(address).await;
     listener.map(Some).map_err(|source| ManagerError::Listen { address, source })
-}
-
-/// Ends when the election does; never when there is none.
-async fn lost(electing: &mut Option<tokio::task::JoinHandle<End>>) -> ManagerError {
-    match electing {
-        Some(running) => {
-            let end = running.await;
-            *electing = None;
-            match end {
-                Ok(End::Lost) => ManagerError::LostLease,
-                _ => ManagerError::Ended("the election"),
-            }
-        }
-        None => std::future::pending().await,
-    }
 }
 
 /// Ends when webhooks are still not ready after the limit.

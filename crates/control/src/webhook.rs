@@ -22,7 +22,7 @@ mod tls;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use api::protocol::endpoint::manager::{CONVERT, HEALTHZ, QUOTA_DUMP};
 use api::protocol::gate::ManagerGate;
@@ -56,6 +56,9 @@ use crate::Clock;
 use crate::admission::review::Review;
 use crate::admission::{Denied, Verdict};
 use crate::listener::{self, Answers, Reply};
+
+/// How long an answer may take; the API server waits as long at most.
+const ANSWER: Duration = Duration::from_secs(25);
 
 /// How the API server finds the webhooks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -290,7 +293,10 @@ impl Service {
             return listener::text(status, "not ready: still learning what is in the cluster");
         }
         let start = Instant::now();
-        let verdict = self.handlers.answer(webhook.path, &review.request).await;
+        let answering = self.handlers.answer(webhook.path, &review.request);
+        let verdict = tokio::time::timeout(ANSWER, answering)
+            .await
+            .unwrap_or_else(|_| Err(Denied::impossible("the API server takes too long to answer")));
         self.observe(webhook, &review, &verdict, start);
         let answer = review.answer(&verdict, |bytes| STANDARD.encode(bytes));
         json_reply(StatusCode::OK, &answer)

@@ -93,9 +93,7 @@ impl Bundle {
     }
 
     fn sign_again(&self, name: &str, now: Timestamp) -> Result<Self, CertificateError> {
-        if authority_end(&self.ca_cert)? < later(now, AUTHORITY_MARGIN_DAYS)?.as_second() {
-            return Err(CertificateError::Authority("it ends within a year".to_owned()));
-        }
+        check_authority(&self.ca_cert, now, later(now, AUTHORITY_MARGIN_DAYS)?)?;
         let issuer = Issuer::from_ca_cert_pem(&self.ca_cert, KeyPair::from_pem(&self.ca_key)?)?;
         let (cert, key) = sign(&issuer, name, now)?;
         Ok(Self { cert, key, ..self.clone() })
@@ -143,10 +141,8 @@ impl Bundle {
 
     /// Is everything whole, and will it be for long enough?
     pub fn judge(&self, name: &str, now: Timestamp) -> Result<(), CertificateError> {
-        let then = later(now, SERVING_MARGIN_DAYS)?.as_second();
-        if authority_end(&self.ca_cert)? < then {
-            return Err(CertificateError::Authority("it ends within half a year".to_owned()));
-        }
+        let then = later(now, SERVING_MARGIN_DAYS)?;
+        check_authority(&self.ca_cert, now, then)?;
         let chain = self.certified_key()?;
         let end_entity = chain.cert.first().ok_or(rustls::Error::NoCertificatesPresented)?;
         let intermediates = chain.cert.get(1..).unwrap_or_default();
@@ -156,9 +152,11 @@ impl Bundle {
             WebPkiServerVerifier::builder_with_provider(Arc::new(self.roots()?), provider())
                 .build()
                 .map_err(|error| CertificateError::Authority(error.to_string()))?;
-        let seconds = u64::try_from(then).unwrap_or_default();
-        let then = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
-        verifier.verify_server_cert(end_entity, intermediates, &name, &[], then)?;
+        for moment in [now, then] {
+            let seconds = u64::try_from(moment.as_second()).unwrap_or_default();
+            let moment = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+            verifier.verify_server_cert(end_entity, intermediates, &name, &[], moment)?;
+        }
         Ok(())
     }
 
@@ -213,8 +211,8 @@ fn sign(
     Ok((cert, key.serialize_pem()))
 }
 
-/// When the authority's own certificate ends, in seconds since 1970.
-fn authority_end(pem: &str) -> Result<i64, CertificateError> {
+/// Is this an authority's certificate, and is it good from `now` until `then`?
+fn check_authority(pem: &str, now: Timestamp, then: Timestamp) -> Result<(), CertificateError> {
     let bad = |why: &str| CertificateError::Authority(why.to_owned());
     let der = CertificateDer::from_pem_slice(pem.as_bytes())?;
     let (_, certificate) =
@@ -222,7 +220,14 @@ fn authority_end(pem: &str) -> Result<i64, CertificateError> {
     if !certificate.is_ca() {
         return Err(bad("its certificate is none of an authority"));
     }
-    Ok(certificate.validity().not_after.timestamp())
+    let validity = certificate.validity();
+    if validity.not_before.timestamp() > now.as_second() {
+        return Err(bad("its time has not come"));
+    }
+    if validity.not_after.timestamp() < then.as_second() {
+        return Err(bad("it ends too soon"));
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -282,7 +287,8 @@ mod tests {
         let renewed = bundle.renew("other.svc", in_years(5)).unwrap();
         assert_eq!(renewed.authority(), bundle.authority());
         renewed.judge("other.svc", in_years(5)).unwrap();
-        let late = bundle.renew(NAME, in_years(9)).unwrap();
+        let in_its_last_year = later(now(), 9 * 365 + 10).unwrap();
+        let late = bundle.renew(NAME, in_its_last_year).unwrap();
         assert_ne!(late.authority(), bundle.authority());
         late.judge(NAME, in_years(18)).unwrap();
         let broken = Bundle { ca_key: "half".to_owned(), ..bundle.clone() };

@@ -207,8 +207,10 @@ mod tests {
         Target::Service { namespace: "ns".to_owned(), name: "svc".to_owned() }
     }
 
-    fn apply(object: &mut Value, patch: &Value) {
-        json_patch::merge(object, patch);
+    /// Brings the object up to date, which must be due.
+    fn fill(object: &mut Value, offer: &Offer<'_>) {
+        let patch = plan(object, offer).expect("something is to be filled in");
+        json_patch::merge(object, &patch);
     }
 
     fn names(object: &Value) -> Vec<&str> {
@@ -220,12 +222,11 @@ mod tests {
         let [mut object, _] = install("ns");
         let service = service();
         let mutate = offer(&service, &[MUTATE_POD], "Y2E=");
-        let patch = plan(&object, &mutate).expect("nothing is filled in yet");
-        apply(&mut object, &patch);
+        fill(&mut object, &mutate);
         insta::assert_yaml_snapshot!(object);
         assert_eq!(plan(&object, &mutate), None);
         let rotated = offer(&service, &[MUTATE_POD], "bmV3");
-        apply(&mut object, &plan(&object, &rotated).expect("another authority"));
+        fill(&mut object, &rotated);
         assert_eq!(object["webhooks"][0]["clientConfig"]["caBundle"], "bmV3");
     }
 
@@ -235,10 +236,10 @@ mod tests {
         let all = names(&object).len();
         let service = service();
         let few = offer(&service, &[MUTATE_POD], "Y2E=");
-        apply(&mut object, &plan(&object, &few).unwrap());
+        fill(&mut object, &few);
         assert_eq!(names(&object), ["mpod-create.koordinator.sh", "mpod-update.koordinator.sh"]);
         let paths: Vec<&'static str> = WEBHOOKS.iter().map(|webhook| webhook.path).collect();
-        apply(&mut object, &plan(&object, &offer(&service, &paths, "Y2E=")).unwrap());
+        fill(&mut object, &offer(&service, &paths, "Y2E="));
         assert_eq!(names(&object).len(), all);
     }
 
@@ -247,7 +248,7 @@ mod tests {
         let [mut object, _] = install("ns");
         let service = service();
         let offer = offer(&service, &[MUTATE_POD], "Y2E=");
-        apply(&mut object, &plan(&object, &offer).unwrap());
+        fill(&mut object, &offer);
         let annotations = object["metadata"]["annotations"].clone();
         let [mut upgraded, _] = install("ns");
         upgraded["metadata"]["annotations"] = annotations;
@@ -273,7 +274,7 @@ mod tests {
     fn a_url_stands_in_for_a_service_and_back() {
         let [mut object, _] = install("ns");
         let url = Target::Url("https://127.0.0.1:9876".to_owned());
-        apply(&mut object, &plan(&object, &offer(&url, &[MUTATE_POD], "Y2E=")).unwrap());
+        fill(&mut object, &offer(&url, &[MUTATE_POD], "Y2E="));
         let client = &object["webhooks"][0]["clientConfig"];
         assert_eq!(
             client,

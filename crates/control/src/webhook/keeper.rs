@@ -34,7 +34,7 @@ use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -73,6 +73,8 @@ pub enum KeeperError {
     Missing { kind: &'static str, name: String },
     #[error("the Secret is written by somebody else all the time")]
     Races,
+    #[error("the API server takes too long to answer")]
+    Slow,
     #[error("cannot reach the webhooks on this machine")]
     Probe(#[from] std::io::Error),
 }
@@ -118,7 +120,11 @@ impl Keeper {
     pub(super) async fn run(mut self, ready: watch::Sender<bool>, shutdown: CancellationToken) {
         let mut changes = self.changes();
         loop {
-            let pause = match self.sync().await {
+            let outcome = tokio::select! {
+                () = shutdown.cancelled() => return,
+                outcome = timeout(PERIOD, self.sync()) => outcome.unwrap_or(Err(KeeperError::Slow)),
+            };
+            let pause = match outcome {
                 Ok(()) => {
                     if !ready.send_replace(true) {
                         info!("webhooks are ready");
