@@ -17,6 +17,7 @@
 pub mod admission;
 pub mod caches;
 pub mod colocation_profile;
+mod drive;
 mod fingerprint;
 pub mod instruments;
 pub mod intake;
@@ -27,6 +28,7 @@ mod mirror;
 pub mod node_metric;
 pub mod node_resource;
 pub mod node_slo;
+mod queue;
 pub mod quota_profile;
 mod shared;
 pub mod webhook;
