@@ -4,6 +4,8 @@ mod agent;
 mod bench;
 mod config;
 mod down;
+#[expect(dead_code, reason = "the programs that are called by the reference's names use it")]
+mod go_flags;
 mod input;
 mod install;
 mod logging;
