@@ -2,8 +2,8 @@
 
 mod api;
 mod burn;
-mod react;
 mod progress;
+mod react;
 
 use clap::Subcommand;
 

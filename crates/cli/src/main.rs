@@ -4,7 +4,6 @@ mod agent;
 mod bench;
 mod config;
 mod down;
-#[expect(dead_code, reason = "the programs that are called by the reference's names use it")]
 mod go_flags;
 mod input;
 mod install;

@@ -1,12 +1,8 @@
 //! How does the server meet the network?
 //!
-//! Connections are cheap to open and must stay cheap: handshakes and request heads have a time
-//! limit, heads have a size limit, clients that stop reading are dropped, and the number of
-//! connections is bounded. On shutdown watches end first, so that clients come back to whoever
-//! serves next.
 //! Connections are cheap to open and must stay cheap: handshakes and idleness have a time limit,
-//! heads have a size limit, and the number of connections is bounded. On shutdown watches
-//! end first, so that clients come back to whoever serves next.
+//! heads have a size limit, clients that stop reading are dropped, and the number of connections
+//! is bounded. On shutdown watches end first, so that clients come back to whoever serves next.
 
 use std::future::Future;
 use std::io;
@@ -33,11 +29,12 @@ const MAX_CONNECTIONS: usize = 20_000;
 /// A client that has not finished its handshake by then is gone.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A client that takes nothing of its answer for this long is gone.
-const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long the next request may take to come. Clients close connections that were idle for 90 s;
 /// were we to close them earlier, a request could be on its way and would be lost.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(100);
+
+/// A client that takes nothing of its answer for this long is gone.
+const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Largest request head.
 const MAX_HEAD: usize = 64 << 10;
