@@ -92,6 +92,10 @@ const MACHINE: &str = "cpus=0-7 packages=2 siblings=0-1 nodes=0-1 \
 const KERNEL_OPTIONS: &str = "console=ttyS0 loglevel=3 panic=-1 psi=1 mitigations=off \
                               tsc=reliable nowatchdog rcupdate.rcu_cpu_stall_suppress=1";
 
+/// Nothing may be skipped there, and tests may know what the machine has.
+const ENVIRONMENT: &[&str] =
+    &["CI=true", "TIDEPOOL_TEST_TOPOLOGY=cpus=8,cores=4,sockets=2,nodes=2"];
+
 /// Which test binaries to run, and how.
 #[derive(Debug)]
 pub(crate) struct Plan {
@@ -160,6 +164,7 @@ fn command_line(plan: &Plan) -> Result<String> {
         );
     }
     let mut words = vec![KERNEL_OPTIONS];
+    words.extend(ENVIRONMENT);
     words.extend(plan.environment.iter().map(String::as_str));
     words.push("--");
     words.extend(plan.arguments.iter().map(String::as_str));
@@ -210,7 +215,10 @@ mod tests {
     #[test]
     fn environment_and_arguments_are_handed_on_by_the_kernel() {
         let line = command_line(&plan(&["A=1", "B="], &["memory", "--exact"])).unwrap();
-        assert_eq!(line, format!("{KERNEL_OPTIONS} A=1 B= -- memory --exact"));
+        assert_eq!(
+            line,
+            format!("{KERNEL_OPTIONS} {} A=1 B= -- memory --exact", ENVIRONMENT.join(" "))
+        );
     }
 
     #[test]

@@ -42,7 +42,7 @@ impl Sandbox {
         let mut group = self.root.clone();
         for part in CgroupPath::new(path).parts() {
             group = group.child(part);
-            self.tree.make(&group).unwrap();
+            self.tree.make(&group).expect("a group of our own takes groups");
         }
         group
     }
