@@ -247,7 +247,9 @@ impl Started {
         progress.step("the node is ready");
         loop {
             let count = *self.hollow.borrow_and_update();
-            progress.count("hollow nodes", count, hollow);
+            if hollow > 0 {
+                progress.count("hollow nodes", count, hollow);
+            }
             if count >= hollow {
                 return;
             }
