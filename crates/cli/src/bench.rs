@@ -1,6 +1,7 @@
 //! `tidepool bench`: what does it cost, measured on this machine?
 
 mod api;
+mod webhook;
 
 use clap::Subcommand;
 
@@ -10,12 +11,14 @@ use crate::Outcome;
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Api(api::Arguments),
+    Webhook(webhook::Arguments),
 }
 
 impl Command {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
         match self {
             Self::Api(arguments) => arguments.run(),
+            Self::Webhook(arguments) => arguments.run(),
         }
     }
 }
