@@ -4,6 +4,7 @@ mod api;
 mod burn;
 mod progress;
 mod react;
+mod webhook;
 
 use clap::Subcommand;
 
@@ -19,6 +20,7 @@ pub(crate) enum Command {
     /// The server that `bench api` measures, as a process of its own
     #[command(hide = true)]
     ApiServer(api::server::Arguments),
+    Webhook(webhook::Arguments),
 }
 
 impl Command {
@@ -28,6 +30,7 @@ impl Command {
             Self::React(arguments) => arguments.run(),
             Self::Burn(arguments) => arguments.run(),
             Self::ApiServer(arguments) => arguments.run(),
+            Self::Webhook(arguments) => arguments.run(),
         }
     }
 }

@@ -50,7 +50,7 @@ pub struct Options {
     pub interval: Duration,
     /// How long a pod that was handled is left in peace.
     pub again_after: Duration,
-    pub updates_per_second: u32,
+    pub updates_per_second: f64,
     pub burst: u32,
 }
 
@@ -61,7 +61,7 @@ impl Default for Options {
             by_default: false,
             interval: Duration::from_secs(30),
             again_after: Duration::from_secs(300),
-            updates_per_second: 10,
+            updates_per_second: 10.0,
             burst: 100,
         }
     }
@@ -77,7 +77,7 @@ pub fn is_due(profile: &Profile, pod_uid: &str) -> bool {
 /// Updates that may be made now; they come back with time.
 #[derive(Debug)]
 struct Allowance {
-    per_second: u32,
+    per_second: f64,
     burst: u32,
     left: f64,
     counted: Instant,
@@ -91,7 +91,7 @@ impl Allowance {
     }
 
     fn take(&mut self) -> bool {
-        let back = self.counted.elapsed().as_secs_f64() * f64::from(self.per_second);
+        let back = self.counted.elapsed().as_secs_f64() * self.per_second;
         self.counted = Instant::now();
         self.left = (self.left + back).min(self.burst.into());
         let may = self.left >= 1.0;
@@ -293,7 +293,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn updates_come_back_with_time() {
-        let options = Options { updates_per_second: 2, burst: 3, ..Options::default() };
+        let options = Options { updates_per_second: 2.0, burst: 3, ..Options::default() };
         let mut allowance = Allowance::new(&options);
         assert_eq!((0..10).filter(|_| allowance.take()).count(), 3);
         tokio::time::advance(Duration::from_secs(1)).await;

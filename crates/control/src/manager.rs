@@ -32,7 +32,7 @@ use crate::caches::{self, Caches};
 use crate::instruments::Instruments;
 use crate::leader::Leadership;
 use crate::leader::election::{self, End};
-use crate::webhook::{self, Readiness, WebhookError, Webhooks};
+use crate::webhook::{self, Reach, Readiness, WebhookError, Webhooks};
 use crate::{
     Clock, Shared, colocation_profile, intake, node_metric, node_resource, node_slo, quota_profile,
 };
@@ -80,6 +80,19 @@ impl Default for Options {
             ready_within: Some(Duration::from_secs(120)),
             clock: Clock::system(),
         }
+    }
+}
+
+impl Options {
+    /// For a manager that shares its process with everything else: alone, called
+    /// by URL on loopback, with its own webhook configurations and no further ports.
+    pub fn on_one_machine() -> Self {
+        let mut options =
+            Self { health: None, metrics: None, ready_within: None, ..Self::default() };
+        options.webhook.listen = SocketAddr::from(([127, 0, 0, 1], 0));
+        options.webhook.reach = Reach::Host("127.0.0.1".to_owned());
+        options.webhook.install_missing = true;
+        options
     }
 }
 
@@ -199,20 +212,8 @@ impl Manager {
             (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
 
         let mut working = start_controllers(&shared, &options, intake, &controllers);
-        let mut serving = JoinSet::new();
-        if let Some(webhooks) = webhooks {
-            let (clock, stop) = (shared.clock.clone(), servers.clone());
-            serving
-                .spawn(async move { webhooks.run(clock, stop).await.map_err(ManagerError::from) });
-        }
-        if let Some((listener, health)) = health {
-            let serve = crate::listener::serve(listener, None, health, servers.clone());
-            serving.spawn(async { Ok(serve.await) });
-        }
-        if let Some((listener, metrics)) = metrics {
-            let serve = crate::listener::serve(listener, None, metrics, servers.clone());
-            serving.spawn(async { Ok(serve.await) });
-        }
+        let clock = shared.clock.clone();
+        let mut serving = start_servers(webhooks, health, metrics, clock, &servers);
         // Sets end their tasks when they are dropped, so nothing outlives this function.
         let mut electing = JoinSet::new();
         if let (Some(settings), Some(held)) = (options.election, held) {
@@ -251,6 +252,35 @@ impl Manager {
         while serving.join_next().await.is_some() {}
         end
     }
+}
+
+fn start_servers(
+    webhooks: Option<Webhooks>,
+    health: Option<(TcpListener, Arc<Health>)>,
+    metrics: Option<(TcpListener, Arc<Metrics>)>,
+    clock: Clock,
+    stop: &CancellationToken,
+) -> JoinSet<Result<(), ManagerError>> {
+    let mut serving = JoinSet::new();
+    if let Some(webhooks) = webhooks {
+        let stop = stop.clone();
+        serving.spawn(async move { webhooks.run(clock, stop).await.map_err(ManagerError::from) });
+    }
+    if let Some((listener, health)) = health {
+        let serve = crate::listener::serve(listener, None, health, stop.clone());
+        serving.spawn(async {
+            serve.await;
+            Ok(())
+        });
+    }
+    if let Some((listener, metrics)) = metrics {
+        let serve = crate::listener::serve(listener, None, metrics, stop.clone());
+        serving.spawn(async {
+            serve.await;
+            Ok(())
+        });
+    }
+    serving
 }
 
 async fn listen(address: Option<SocketAddr>) -> Result<Option<TcpListener>, ManagerError> {

@@ -7,6 +7,7 @@
 //! | [`certificate`] | with which certificate? |
 //! | `tls` | how is it replaced while requests come in? |
 //! | [`configuration`] | what must stand in the webhook configurations? |
+//! | [`latency`] | how long does all this take? |
 //! | `keeper` | who keeps certificates and configurations in order? |
 //!
 //! Every replica serves, leader or not. A request is answered from memory; one
@@ -18,6 +19,7 @@ pub mod configuration;
 mod handle;
 mod keeper;
 mod knowledge;
+pub mod latency;
 mod tls;
 
 use std::net::SocketAddr;

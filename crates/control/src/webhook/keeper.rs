@@ -22,13 +22,13 @@ use std::time::Duration;
 use api::protocol::webhook::Stage;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use futures::StreamExt;
 use futures::stream::{BoxStream, SelectAll};
+use futures::{FutureExt, StreamExt};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{Namespace, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use kube::runtime::{WatchStreamExt, watcher};
@@ -46,6 +46,8 @@ use crate::Clock;
 /// How often everything is looked at without a reason, and how long an old authority stays trusted.
 const PERIOD: Duration = Duration::from_secs(60);
 const RETRY: Duration = Duration::from_secs(2);
+/// Least time between two looks.
+const BREATH: Duration = Duration::from_millis(500);
 /// Attempts to write the Secret before somebody else's is waited for.
 const RACES: usize = 5;
 
@@ -136,10 +138,15 @@ impl Keeper {
                     RETRY
                 }
             };
+            // Changes that come in a bunch, or in answer to ours, are looked at together.
+            tokio::select! {
+                () = shutdown.cancelled() => return,
+                () = sleep(BREATH) => {}
+            }
             tokio::select! {
                 () = shutdown.cancelled() => return,
                 () = sleep(pause) => {}
-                Some(()) = changes.next() => {}
+                Some(()) = changes.next() => while let Some(Some(())) = changes.next().now_or_never() {}
             }
         }
     }
@@ -211,10 +218,25 @@ impl Keeper {
             match written {
                 (Ok(_), bundle) => return Ok(bundle),
                 (Err(kube::Error::Api(status)), _) if status.code == 409 => {}
+                (Err(kube::Error::Api(status)), _)
+                    if status.code == 404 && self.charge.install.is_some() =>
+                {
+                    self.install_namespace(namespace).await?;
+                }
                 (Err(error), _) => return Err(failed(format!("write Secret {name}"))(error)),
             }
         }
         Err(KeeperError::Races)
+    }
+
+    async fn install_namespace(&self, name: &str) -> Result<(), KeeperError> {
+        let api: Api<Namespace> = Api::all(self.client.clone());
+        let meta = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
+        let namespace = Namespace { metadata: meta, ..Namespace::default() };
+        match api.create(&PostParams::default(), &namespace).await {
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+            created => created.map(|_| ()).map_err(failed(format!("create namespace {name}"))),
+        }
     }
 
     /// What was found if it is usable, or else what should stand in its place.

@@ -135,7 +135,6 @@ impl Knowledge {
         for (resource, amount) in SHARED_WEIGHT.get(&quota.metadata).unwrap_or_default() {
             let milli = amount.to_int(Scale::Milli, Rounding::Down);
             let gauge = self.shared_weight.with_label_values(&[name, resource.as_str()]);
-            #[expect(clippy::cast_precision_loss, reason = "a metric, read by people")]
             gauge.set(milli as f64 / 1000.0);
         }
     }

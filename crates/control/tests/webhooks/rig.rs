@@ -11,7 +11,6 @@ use apiserver::http::{ApiServer, Options as ApiOptions, router};
 use apiserver::store::{Limits, Store};
 use control::leader::election;
 use control::manager::{Manager, ManagerError, Options, Status};
-use control::webhook::{self, Reach};
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde::Serialize;
@@ -51,8 +50,16 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// With our definitions, the four priority classes and the namespace of an install.
+    /// With our definitions, priority classes and the namespace of an install.
     pub(crate) async fn start() -> Self {
+        let cluster = Self::without_namespace().await;
+        let namespace =
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
+        cluster.apply(namespace).await;
+        cluster
+    }
+
+    pub(crate) async fn without_namespace() -> Self {
         let store = Store::in_memory(Limits::default()).expect("a writer thread can be started");
         let server = ApiServer::start(store, ApiOptions::default()).await;
         let client = Client::new(router(server.clone()), "default");
@@ -69,9 +76,6 @@ impl Cluster {
                 }))
                 .await;
         }
-        let namespace =
-            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
-        cluster.apply(namespace).await;
         cluster
     }
 
@@ -126,18 +130,9 @@ impl Cluster {
 
 /// A manager that is alone, called by URL on loopback.
 pub(crate) fn options() -> Options {
-    let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
-    Options {
-        webhook: webhook::Options {
-            listen: loopback,
-            reach: Reach::Host("127.0.0.1".to_owned()),
-            install_missing: true,
-            ..webhook::Options::default()
-        },
-        health: Some(loopback),
-        metrics: Some(loopback),
-        ..Options::default()
-    }
+    let loopback = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
+    let ready_within = Some(LIMIT);
+    Options { health: loopback, metrics: loopback, ready_within, ..Options::on_one_machine() }
 }
 
 /// One of several replicas, with short times.
