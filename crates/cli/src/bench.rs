@@ -1,7 +1,11 @@
 //! `tidepool bench`: what does it cost, measured on this machine?
 
 mod api;
+mod burn;
 mod manager;
+mod progress;
+mod react;
+mod webhook;
 
 use clap::Subcommand;
 
@@ -12,6 +16,13 @@ use crate::Outcome;
 pub(crate) enum Command {
     Api(api::Arguments),
     Manager(manager::Arguments),
+    React(react::Arguments),
+    #[command(hide = true)]
+    Burn(burn::Arguments),
+    /// The server that `bench api` measures, as a process of its own
+    #[command(hide = true)]
+    ApiServer(api::server::Arguments),
+    Webhook(webhook::Arguments),
 }
 
 impl Command {
@@ -19,6 +30,10 @@ impl Command {
         match self {
             Self::Api(arguments) => arguments.run(),
             Self::Manager(arguments) => arguments.run(),
+            Self::React(arguments) => arguments.run(),
+            Self::Burn(arguments) => arguments.run(),
+            Self::ApiServer(arguments) => arguments.run(),
+            Self::Webhook(arguments) => arguments.run(),
         }
     }
 }

@@ -59,6 +59,7 @@ pub(crate) const TABLE: &[Row] = &[
     row("sim", These(&["qos", "overcommit", "sched", "desched", "api", "apiserver"]), Shell, 8_000),
     row("dashboard", These(&["api", "stats"]), Shell, 3_000),
     row("tidepool", Everything, Shell, 6_000),
+    row("guest-init", These(&[]), Shell, 400),
     row("testkit", These(&["host", "api", "apiserver"]), Shell, 4_000),
     Row { package: "xtask", may_use: These(&[]), kind: Shell, ceiling: None },
 ];
