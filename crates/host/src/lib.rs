@@ -1,1 +1,34 @@
 //! What does the kernel of this machine say? One typed value for each of its files; nothing is decided here.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`fs`] | [`HostFs`](fs::HostFs), [`RealFs`](fs::RealFs), [`FakeFs`](fs::FakeFs); files kept open and a [`Buffer`](fs::Buffer) to read them into |
+//! | [`cgroup`] | [`Tree`](cgroup::Tree) (v1, v2), [`Layout`](cgroup::Layout) of pods, [`CgroupReader`](cgroup::CgroupReader), [`Knob`](cgroup::Knob)s to write |
+//! | [`proc`] | [`NodeReader`](proc::NodeReader) for the host, scheduling and groups of a process |
+//! | [`psi`] | pressure of the host and of groups |
+//! | [`topology`] | CPUs, cores, sockets, caches, NUMA nodes, make of the CPU |
+//! | [`resctrl`] | cache and bandwidth of groups: schemata, tasks, counters |
+//! | [`perf`] | cycles and instructions of a group |
+//! | [`cold`] | idle memory found by kidled |
+//! | [`block`] | disks, partitions, volumes and mounts |
+//! | [`probe`] | what this kernel offers, what its lacks cost, and how to mend them |
+//!
+//! A value that may be missing is a [`Reading`]; everything else that goes wrong is an error with the
+//! file's path. In the steady state a read is one system call and no allocation.
+
+pub mod block;
+pub mod cgroup;
+pub mod cold;
+mod error;
+pub mod fs;
+pub mod perf;
+pub mod probe;
+pub mod proc;
+pub mod psi;
+mod reading;
+pub mod resctrl;
+mod scan;
+pub mod topology;
+
+pub use self::error::{FileError, ParseError};
+pub use self::reading::{Limit, Reading};

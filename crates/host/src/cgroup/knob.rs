@@ -1,0 +1,275 @@
+//! Which settings can be written, where, and in which words?
+//!
+//! A [`Setting`] has one meaning on both versions: weights are [`Shares`], a quota is microseconds or
+//! none, a memory limit is bytes or none, device limits are by device. The knob turns it into what the
+//! kernel of this version wants to read, and back. Ranges are the kernel's.
+
+mod device;
+mod table;
+
+use units::CpuSet;
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use super::{Controller, DeviceNumber, Shares, Version, Weight, WeightMap, memory};
+use crate::error::{FileError, ParseError};
+use crate::{Limit, scan};
+
+/// A file of a cgroup that can be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Knob {
+    CpuShares,
+    CfsQuota,
+    CfsPeriod,
+    CfsBurst,
+    /// Anolis: -1 for those who wait, 2 for those who never do.
+    BvtWarp,
+    CpuIdle,
+    CpusetCpus,
+    CpusetMems,
+    MemoryLimit,
+    MemoryMin,
+    MemoryLow,
+    MemoryHigh,
+    /// Asks the kernel to take memory away now; cannot be read.
+    MemoryReclaim,
+    WmarkRatio,
+    WmarkScaleFactor,
+    WmarkMinAdj,
+    MemoryPriority,
+    UsePriorityOom,
+    OomGroup,
+    PagecacheLimitEnable,
+    PagecacheLimitSize,
+    PagecacheLimitSync,
+    ReadBps,
+    WriteBps,
+    ReadIops,
+    WriteIops,
+    IoWeight,
+    IoCostQos,
+    IoCostModel,
+    NetClassId,
+}
+
+/// What a knob is set to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Setting {
+    Number(i64),
+    Shares(Shares),
+    /// Microseconds of quota, bytes of memory.
+    Limit(Limit<i64>),
+    /// CPUs, or memory nodes.
+    Cpus(CpuSet),
+    /// Bytes or operations a second for each device.
+    Rates(BTreeMap<DeviceNumber, Limit<u64>>),
+    /// Weights of each device.
+    Weights(BTreeMap<DeviceNumber, u64>),
+    /// `key=value` words of each device.
+    Words(BTreeMap<DeviceNumber, String>),
+}
+
+/// Where a knob is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KnobFile {
+    pub controller: Controller,
+    pub name: &'static str,
+}
+
+/// Why a setting cannot be written.
+#[derive(Debug, thiserror::Error)]
+pub enum KnobError {
+    #[error("{knob:?} = {value}: must be within {min}..{max}")]
+    Range { knob: Knob, value: i64, min: i64, max: i64 },
+
+    #[error("{knob:?} does not take {setting:?}")]
+    Kind { knob: Knob, setting: Setting },
+
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+/// The form of a knob's value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Form {
+    Number(RangeInclusive<i64>),
+    Shares,
+    Quota,
+    Period,
+    Cpus,
+    Memory,
+    /// The word of `io.max`.
+    Rate(&'static str),
+    Weight,
+    Words,
+}
+
+const LEAST_QUOTA: i64 = 1_000;
+const PERIODS: RangeInclusive<i64> = 1_000..=1_000_000;
+const WEIGHTS: RangeInclusive<i64> = 1..=100;
+
+impl Knob {
+    /// Every knob there is.
+    pub const ALL: [Self; 30] = [
+        Self::CpuShares,
+        Self::CfsQuota,
+        Self::CfsPeriod,
+        Self::CfsBurst,
+        Self::BvtWarp,
+        Self::CpuIdle,
+        Self::CpusetCpus,
+        Self::CpusetMems,
+        Self::MemoryLimit,
+        Self::MemoryMin,
+        Self::MemoryLow,
+        Self::MemoryHigh,
+        Self::MemoryReclaim,
+        Self::WmarkRatio,
+        Self::WmarkScaleFactor,
+        Self::WmarkMinAdj,
+        Self::MemoryPriority,
+        Self::UsePriorityOom,
+        Self::OomGroup,
+        Self::PagecacheLimitEnable,
+        Self::PagecacheLimitSize,
+        Self::PagecacheLimitSync,
+        Self::ReadBps,
+        Self::WriteBps,
+        Self::ReadIops,
+        Self::WriteIops,
+        Self::IoWeight,
+        Self::IoCostQos,
+        Self::IoCostModel,
+        Self::NetClassId,
+    ];
+
+    /// The file on this version; `None` where it cannot exist.
+    pub fn file(self, version: Version) -> Option<KnobFile> {
+        let row = table::row(self);
+        let name = match version {
+            Version::V1 => row.v1,
+            Version::V2 => row.v2,
+        };
+        name.map(|name| KnobFile { controller: row.controller, name })
+    }
+
+    /// The values to write, in order; a write takes one device.
+    pub fn encode(self, version: Version, setting: &Setting) -> Result<Vec<String>, KnobError> {
+        let form = table::row(self).form;
+        let one = |text: String| Ok(vec![text]);
+        match (form, setting) {
+            (Form::Number(range), Setting::Number(value)) => {
+                self.check(*value, range)?;
+                one(value.to_string())
+            }
+            (Form::Period, Setting::Number(value)) => {
+                self.check(*value, PERIODS)?;
+                match version {
+                    Version::V1 => one(value.to_string()),
+                    // There is no way to write the period without the quota.
+                    Version::V2 => Err(self.kind(setting)),
+                }
+            }
+            (Form::Shares, Setting::Shares(shares)) => one(match version {
+                Version::V1 => shares.get().to_string(),
+                Version::V2 => shares.to_weight(WeightMap::Linear).get().to_string(),
+            }),
+            (Form::Quota, Setting::Limit(quota)) => match (quota, version) {
+                (Limit::Max, Version::V1) => one("-1".to_owned()),
+                (Limit::Max, Version::V2) => one("max".to_owned()),
+                (Limit::At(quota), _) => {
+                    self.check(*quota, LEAST_QUOTA..=i64::MAX)?;
+                    one(quota.to_string())
+                }
+            },
+            (Form::Memory, Setting::Limit(limit)) => match (limit, version, self) {
+                (Limit::Max, Version::V1, Self::MemoryLimit) => one("-1".to_owned()),
+                (Limit::Max, Version::V1, _) => one(i64::MAX.to_string()),
+                (Limit::Max, Version::V2, _) => one("max".to_owned()),
+                (Limit::At(bytes), ..) => {
+                    self.check(*bytes, 0..=i64::MAX)?;
+                    one(bytes.to_string())
+                }
+            },
+            (Form::Cpus, Setting::Cpus(cpus)) => one(cpus.to_string()),
+            (Form::Rate(word), Setting::Rates(rates)) => {
+                Ok(device::encode_rates(version, word, rates))
+            }
+            (Form::Weight, Setting::Weights(weights)) => {
+                for weight in weights.values() {
+                    self.check(i64::try_from(*weight).unwrap_or(i64::MAX), WEIGHTS)?;
+                }
+                Ok(weights.iter().map(|(device, weight)| format!("{device} {weight}")).collect())
+            }
+            (Form::Words, Setting::Words(words)) => {
+                Ok(words.iter().map(|(device, words)| format!("{device} {words}")).collect())
+            }
+            (_, setting) => Err(self.kind(setting)),
+        }
+    }
+
+    /// What the file says.
+    pub fn decode(self, version: Version, text: &[u8]) -> Result<Setting, ParseError> {
+        let word = text.trim_ascii();
+        match table::row(self).form {
+            Form::Number(_) => scan::only_signed(text).map(Setting::Number),
+            Form::Shares => decode_shares(version, text).map(Setting::Shares),
+            Form::Quota | Form::Period => {
+                let is_quota = self == Self::CfsQuota;
+                let word = match version {
+                    Version::V1 => word,
+                    Version::V2 => {
+                        scan::words(word).nth(usize::from(!is_quota)).unwrap_or_default()
+                    }
+                };
+                match (is_quota, word) {
+                    (true, b"max" | b"-1") => Ok(Setting::Limit(Limit::Max)),
+                    (true, word) => positive(word).map(|quota| Setting::Limit(Limit::At(quota))),
+                    (false, word) => positive(word).map(Setting::Number),
+                }
+            }
+            Form::Memory => {
+                memory::parse_limit(text).map(|limit| Setting::Limit(limit.map(|bytes| bytes.0)))
+            }
+            Form::Cpus => str::from_utf8(text)
+                .ok()
+                .and_then(|text| text.parse().ok())
+                .map(Setting::Cpus)
+                .ok_or_else(|| ParseError::new(1, "a list", word)),
+            Form::Rate(key) => device::decode_rates(version, key, text).map(Setting::Rates),
+            Form::Weight => device::decode_weights(text).map(Setting::Weights),
+            Form::Words => device::decode_words(text).map(Setting::Words),
+        }
+    }
+
+    fn check(self, value: i64, range: RangeInclusive<i64>) -> Result<(), KnobError> {
+        let (min, max) = (*range.start(), *range.end());
+        if range.contains(&value) {
+            Ok(())
+        } else {
+            Err(KnobError::Range { knob: self, value, min, max })
+        }
+    }
+
+    fn kind(self, setting: &Setting) -> KnobError {
+        KnobError::Kind { knob: self, setting: setting.clone() }
+    }
+}
+
+fn positive(word: &[u8]) -> Result<i64, ParseError> {
+    let value = scan::number(word).and_then(|value| value.try_into().ok());
+    value.ok_or_else(|| ParseError::new(1, "microseconds", word))
+}
+
+fn decode_shares(version: Version, text: &[u8]) -> Result<Shares, ParseError> {
+    let value = scan::only_number(text)?;
+    let shares = match version {
+        Version::V1 => Shares::new(value),
+        // A group with `cpu.idle` shows a weight of zero.
+        Version::V2 => {
+            Weight::new(value.max(Weight::LEAST)).map(|weight| weight.to_shares(WeightMap::Linear))
+        }
+    };
+    shares.ok_or_else(|| ParseError::new(1, "shares or a weight within range", text.trim_ascii()))
+}
