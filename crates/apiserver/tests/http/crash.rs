@@ -251,7 +251,7 @@ impl Writer {
                 send(client, Method::DELETE, &path, "application/json", &json!({})).await
             }
         }?;
-        self.accept(step, (step % LIFE != 0).then_some(answer));
+        self.accept(step, (!step.is_multiple_of(LIFE)).then_some(answer));
         Ok(())
     }
 
