@@ -16,9 +16,10 @@ use crate::output::{self, Format};
 
 /// Check what this host offers and what is missing
 ///
-/// Every requirement is met (✓), missing but not required (!) or missing and
-/// required (✗), with what its absence costs and how to mend it. Nothing is
-/// changed. The exit code is 1 when something required is missing.
+/// Every requirement is met (✓), missing and required (✗), or missing or not
+/// known without stopping anything (!), with what its absence costs and how to
+/// mend it. Nothing is changed. The exit code is 1 when something required is
+/// missing.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -103,18 +104,19 @@ fn render(facts: &Facts, rows: &[Requirement]) -> String {
 }
 
 fn verdict(rows: &[Requirement]) -> String {
-    let lacking = |need| {
-        let lacks = |row: &&Requirement| row.need == need && row.met != Met::Yes;
-        rows.iter().filter(lacks).count()
+    let missing = |need| {
+        let is_missing = |row: &&Requirement| row.need == need && row.met == Met::No;
+        rows.iter().filter(is_missing).count()
     };
-    let (required, recommended, optional) =
-        (lacking(Need::Required), lacking(Need::Recommended), lacking(Need::Optional));
-    let rest = format!("{recommended} recommended and {optional} optional are missing");
-    match required {
-        0 => format!("Tidepool can run here; {rest}"),
-        1 => format!("Tidepool cannot run here: 1 requirement is missing; {rest}"),
-        many => format!("Tidepool cannot run here: {many} requirements are missing; {rest}"),
-    }
+    let unknown = rows.iter().filter(|row| row.met == Met::Unknown).count();
+    let start = match missing(Need::Required) {
+        0 => "Tidepool can run here".to_owned(),
+        required => format!("Tidepool cannot run here: {required} required missing"),
+    };
+    let (recommended, optional) = (missing(Need::Recommended), missing(Need::Optional));
+    format!(
+        "{start}; {recommended} recommended and {optional} optional missing, {unknown} not known"
+    )
 }
 
 fn report(facts: &Facts, rows: &[Requirement]) -> Value {

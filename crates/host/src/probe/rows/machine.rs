@@ -20,7 +20,7 @@ pub(super) fn rows(facts: &Facts) -> Vec<Requirement> {
     let kernel = |least: KernelVersion| facts.kernel.map_or(Met::Unknown, |is| met(is >= least));
     let machine = match &facts.topology {
         Some(topology) => format!(
-            "{} CPUs, {} cores, {} sockets, {} NUMA nodes, SMT {}",
+            "CPUs: {}, cores: {}, sockets: {}, NUMA nodes: {}, SMT: {}",
             topology.cpus.len(),
             topology.core_count(),
             topology.socket_count(),
