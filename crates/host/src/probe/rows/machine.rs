@@ -41,9 +41,9 @@ pub(super) fn rows(facts: &Facts) -> Vec<Requirement> {
         },
         Requirement {
             area: Area::Kernel,
-            name: "kernel 5.15 or newer",
+            name: "kernel 5.15 or newer, or group identity",
             need: Need::Recommended,
-            met: kernel(GOOD),
+            met: if facts.has_file("cpu.bvt_warp_ns") { Met::Yes } else { kernel(GOOD) },
             found: facts.release.clone(),
             consequence: "protection falls back to weights, quotas and CPU sets",
             fix: "boot Linux 5.15 or newer, or a vendor kernel with group identity",
