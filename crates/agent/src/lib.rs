@@ -1,1 +1,27 @@
 //! The node daemon: it collects what a machine does, and reports it to the cluster.
+
+pub mod act;
+pub mod audit;
+pub mod collect;
+pub mod config;
+pub mod device;
+pub mod exposition;
+pub mod health;
+pub mod kubelet;
+pub mod object;
+pub mod pleg;
+pub mod pods;
+pub mod policy;
+pub mod predict;
+pub mod report;
+mod run;
+pub mod series;
+pub mod server;
+pub mod slo;
+pub mod status;
+pub mod topology;
+pub mod view;
+pub mod world;
+
+pub use config::Config;
+pub use run::{RunError, run};

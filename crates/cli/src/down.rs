@@ -6,6 +6,7 @@ use std::{fs, thread};
 
 use anyhow::{Context, bail};
 use clap::Args;
+use cluster::node;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::state::{self, StateDir};
@@ -13,13 +14,14 @@ use crate::{Outcome, output};
 
 /// Stop the cluster of this machine
 ///
-/// Asks the process that serves the state directory to stop and waits for it.
+/// Asks the process that serves the state directory to stop and waits for it. Pods run on until
+/// the next `tidepool up` takes them over, or `--purge` ends them.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     state_dir: StateDir,
-    /// Remove the state directory as well: objects, certificates and kubeconfig
+    /// End all pods and remove the state directory: objects, logs, certificates, kubeconfig
     #[arg(long)]
     purge: bool,
     /// Say what would be done and do nothing
@@ -78,7 +80,16 @@ fn stop(dir: &Path, pid: Pid) -> anyhow::Result<()> {
 
 /// Removes only what `up` makes, so that a mistyped directory loses nothing else.
 fn purge(dir: &Path, dry_run: bool) -> anyhow::Result<()> {
-    let parts = [state::store(dir), state::credentials(dir), state::kubeconfig(dir)];
+    let _lock = match dry_run || !dir.exists() {
+        true => None,
+        // Nobody starts in here meanwhile.
+        false => Some(state::lock(dir)?),
+    };
+    for node in [state::node(dir), state::passing_node(dir)].iter().filter(|node| node.exists()) {
+        end_pods(node, dry_run)?;
+    }
+    let parts =
+        [state::store(dir), state::credentials(dir), state::kubeconfig(dir), state::lock_file(dir)];
     for part in parts.iter().filter(|part| part.exists()) {
         if dry_run {
             say(&format!("would remove {}", part.display()))?;
@@ -93,4 +104,18 @@ fn purge(dir: &Path, dry_run: bool) -> anyhow::Result<()> {
         let _ = fs::remove_dir(dir);
     }
     Ok(())
+}
+
+/// Ends the pods of a node with their own grace periods, and removes what the node has made.
+fn end_pods(node: &Path, dry_run: bool) -> anyhow::Result<()> {
+    let pods = match node::pods_left(node) {
+        1 => "1 pod".to_owned(),
+        count => format!("{count} pods"),
+    };
+    if dry_run {
+        return say(&format!("would end {pods} and remove {}", node.display()));
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(node::purge(node))?;
+    say(&format!("ended {pods} and removed {}", node.display()))
 }

@@ -1,17 +1,22 @@
 //! The `tidepool` program: what was typed, what is meant, what to print.
 
+mod agent;
 mod bench;
 mod config;
 mod doctor;
 mod down;
+mod go_flags;
 mod input;
 mod install;
+mod logging;
+mod manager;
 mod object;
 mod output;
 mod reference;
 mod state;
 mod up;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -22,6 +27,9 @@ use clap::{Parser, Subcommand};
 struct Arguments {
     #[command(subcommand)]
     command: Command,
+    /// Say what is done; twice, also why nothing is done (RUST_LOG overrides it)
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
 }
 
 const EXAMPLES: &str = "\
@@ -36,6 +44,8 @@ Exit codes: 0 done, 1 findings or a refused request, 2 wrong usage or an error."
 enum Command {
     Up(up::Arguments),
     Down(down::Arguments),
+    Agent(agent::Arguments),
+    Manager(Box<manager::Arguments>),
     Get(object::get::Arguments),
     Apply(object::apply::Arguments),
     Delete(object::delete::Arguments),
@@ -63,10 +73,23 @@ enum Outcome {
 }
 
 fn main() -> ExitCode {
+    let mut words = std::env::args_os().skip(1);
+    if words.next().is_some_and(|word| word == up::SHIM) {
+        return cluster::node::shim_main(words);
+    }
+    if let Some(words) = words_of_link(agent::koordlet::LINK) {
+        return agent::koordlet::run(words);
+    }
+    if let Some(words) = words_of_link(manager::koord_manager::LINK) {
+        return finish(manager::koord_manager::run(words));
+    }
     let arguments = Arguments::parse();
+    logging::start(arguments.verbose);
     let result = match arguments.command {
         Command::Up(arguments) => arguments.run(),
         Command::Down(arguments) => arguments.run(),
+        Command::Agent(arguments) => arguments.run(),
+        Command::Manager(arguments) => arguments.run(),
         Command::Get(arguments) => object::run(arguments.run()),
         Command::Apply(arguments) => object::run(arguments.run()),
         Command::Delete(arguments) => object::run(arguments.run()),
@@ -76,6 +99,19 @@ fn main() -> ExitCode {
         Command::Bench(command) => command.run(),
         Command::Reference(command) => command.run(),
     };
+    finish(result)
+}
+
+/// The words after the program's name, if it was called by the name of this link.
+fn words_of_link(link: &str) -> Option<impl Iterator<Item = String>> {
+    let mut words = std::env::args_os();
+    let program = words.next()?;
+    let is_link = Path::new(&program).file_name().is_some_and(|name| name == link);
+    is_link.then(|| words.map(|word| word.to_string_lossy().into_owned()))
+}
+
+/// Says what went wrong, in words and as an exit code.
+fn finish(result: anyhow::Result<Outcome>) -> ExitCode {
     match result {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Findings) => ExitCode::from(1),

@@ -2,16 +2,22 @@
 //!
 //! ```text
 //! STATE_DIR/
-//!   store/        objects, and the lock that says which process serves them
+//!   lock          says which process serves the directory
+//!   store/        objects
 //!   credentials/  certificate authority, serving certificate, token
 //!   kubeconfig    for kubectl and for our own commands
+//!   node/         pods of this machine: their processes, logs and volumes
+//!   node-passing/ the same for `up --in-memory`
+//!   agent/        what the agent has learned of this machine
 //! ```
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::{env, fs};
+use std::{env, fs, path};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Args;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -28,7 +34,8 @@ impl StateDir {
     /// The directory that was named, or the user's default one.
     pub(crate) fn resolve(&self) -> anyhow::Result<PathBuf> {
         if let Some(dir) = &self.state_dir {
-            return Ok(dir.clone());
+            // Containers have working directories of their own.
+            return path::absolute(dir).with_context(|| format!("cannot use {}", dir.display()));
         }
         let base = match env::var_os("XDG_STATE_HOME").filter(|value| !value.is_empty()) {
             Some(base) => PathBuf::from(base),
@@ -50,13 +57,62 @@ pub(crate) fn credentials(dir: &Path) -> PathBuf {
     dir.join("credentials")
 }
 
+pub(crate) fn agent(dir: &Path) -> PathBuf {
+    dir.join("agent")
+}
+
 pub(crate) fn kubeconfig(dir: &Path) -> PathBuf {
     dir.join("kubeconfig")
 }
 
+/// The pods of a cluster that is on disk.
+pub(crate) fn node(dir: &Path) -> PathBuf {
+    dir.join("node")
+}
+
+/// The pods of a cluster that is in memory.
+pub(crate) fn passing_node(dir: &Path) -> PathBuf {
+    dir.join("node-passing")
+}
+
+pub(crate) fn lock_file(dir: &Path) -> PathBuf {
+    dir.join("lock")
+}
+
+/// Held by the process that serves a state directory, until it ends in whatever way.
+#[derive(Debug)]
+pub(crate) struct Lock(#[expect(dead_code, reason = "held, not read")] File);
+
+/// Makes the directory ours, or says whose it is.
+pub(crate) fn lock(dir: &Path) -> anyhow::Result<Lock> {
+    let unusable = || format!("cannot use {}; name another place with --state-dir", dir.display());
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).with_context(unusable)?;
+    let path = lock_file(dir);
+    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
+    let mut file = file.with_context(unusable)?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => {
+            let who = holder(dir).map_or_else(
+                || "another process".to_owned(),
+                |pid| format!("process {}", pid.as_raw_nonzero()),
+            );
+            bail!(
+                "{who} serves {} already; stop it with `tidepool down`, or name another place \
+                 with --state-dir",
+                dir.display()
+            );
+        }
+        Err(error) => return Err(error).with_context(unusable),
+    }
+    file.set_len(0).with_context(unusable)?;
+    writeln!(file, "pid {}", std::process::id()).with_context(unusable)?;
+    Ok(Lock(file))
+}
+
 /// The process that serves this directory: the lock names it, and the kernel says that it is held.
 pub(crate) fn holder(dir: &Path) -> Option<Pid> {
-    let path = store(dir).join("lock");
+    let path = lock_file(dir);
     let file = File::open(&path).ok()?;
     match flock(&file, FlockOperation::NonBlockingLockShared) {
         Err(Errno::WOULDBLOCK) => {}

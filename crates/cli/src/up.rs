@@ -1,24 +1,60 @@
 //! `tidepool up`: a cluster of one, on this machine, with nothing installed.
+//!
+//! ```text
+//!  store <── API <── loopback, TLS, token ──┬── kubectl
+//!                                           ├── controllers, manager with webhooks
+//!                                           ├── node: runs pods as processes
+//!                                           ├── agent: measures them
+//!                                           └── hollow nodes
+//! ```
+//!
+//! Everything but the API is a client of it, in this process but over the same wire that others
+//! use. [`Plan::start_all`] is the list of them.
 
-use std::io::{self, IsTerminal};
+mod api;
+mod components;
+mod foundation;
+mod logs;
+mod node_name;
+mod progress;
+mod welcome;
+
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::Context;
-use apiserver::http::{ApiServer, Credentials, Options, RandomIds, listen};
 use apiserver::store::{Limits, Store};
 use clap::Args;
-use jiff::Timestamp;
-use tokio::signal::unix::{SignalKind, signal};
+use cluster::hollow::{self, HollowConfig};
+use cluster::node::{self, Logs, NodeConfig, Shim};
+use cluster::{controllers, controllers::Settings};
+use control::manager::{Manager, ManagerError};
+use control::webhook::Readiness;
+use futures_util::{FutureExt, TryFutureExt};
+use host::cgroup::Tree;
+use host::fs::{HostFs, Mounts, RealFs};
+use kube::Client;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{oneshot, watch};
+use tokio::task::spawn_blocking;
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
 
+use self::api::Api;
+use self::components::Components;
+use self::logs::NodeLogs;
+use self::node_name::NodeName;
+use self::progress::Progress;
+use self::welcome::Welcome;
 use crate::state::{self, StateDir};
 use crate::{Outcome, output};
 
-/// Run a Kubernetes API on this machine
+/// Run a cluster of one on this machine
 ///
-/// Serves the API on loopback over TLS and writes a kubeconfig. Objects are kept
-/// on disk and are there again after the next start. Stops on Ctrl-C.
+/// Serves a Kubernetes API on loopback, runs the usual controllers, and is a node whose
+/// containers are processes of this machine. Objects are kept on disk. Ctrl-C stops it; pods run
+/// on, and the next start takes them over.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -27,111 +63,238 @@ pub(crate) struct Arguments {
     /// Port of the API; 0 picks a free one
     #[arg(long, default_value_t = 6480)]
     port: u16,
-    /// Keep objects in memory only; they are gone with the process
+    /// Keep objects in memory only; they and their pods are gone with the process
     #[arg(long)]
     in_memory: bool,
+    /// Name of this machine's node [default: the host name]
+    #[arg(long)]
+    name: Option<NodeName>,
+    /// Add this many nodes that only pretend to run pods
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    hollow: u32,
+    /// Control group around all pods; one for each cluster that runs on this machine
+    #[arg(long, value_name = "NAME", default_value = "tidepool")]
+    cgroup_root: NodeName,
 }
 
 const EXAMPLES: &str = "\
 Examples:
   tidepool up
-  tidepool up --state-dir /tmp/try --port 0 --in-memory";
+  tidepool up --state-dir /tmp/try --port 0 --in-memory --hollow 100";
+
+/// The argument that makes this program the companion of a container.
+pub(crate) const SHIM: &str = "node-shim";
 
 /// What is meant by the arguments.
 struct Plan {
     dir: PathBuf,
     address: SocketAddr,
     in_memory: bool,
+    node: String,
+    hollow: u32,
+    cgroup_root: String,
 }
 
 impl Arguments {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
+        let name = match self.name {
+            Some(name) => name,
+            None => NodeName::of_host()?,
+        };
         let plan = Plan {
             dir: self.state_dir.resolve()?,
             address: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), self.port),
             in_memory: self.in_memory,
+            node: name.into(),
+            hollow: self.hollow,
+            cgroup_root: self.cgroup_root.into(),
         };
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         runtime.block_on(plan.run())
     }
 }
 
-/// Says what is being done, to people who are watching.
-struct Progress {
-    start: Instant,
-    shown: bool,
+/// Resolves when the user or the system wants an end.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
 }
 
-impl Progress {
-    fn step(&self, what: &str) {
-        if self.shown {
-            eprintln!("[{:5.2} s] {what}", self.start.elapsed().as_secs_f64());
+impl Signals {
+    fn new() -> anyhow::Result<Self> {
+        let interrupt = signal(SignalKind::interrupt())?;
+        Ok(Self { interrupt, terminate: signal(SignalKind::terminate())? })
+    }
+
+    async fn received(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
         }
     }
+}
+
+/// Tells when the parts that take a moment are there.
+struct Started {
+    node: oneshot::Receiver<()>,
+    hollow: watch::Receiver<u32>,
+    webhooks: oneshot::Receiver<Readiness>,
 }
 
 impl Plan {
     async fn run(self) -> anyhow::Result<Outcome> {
-        let progress = Progress { start: Instant::now(), shown: io::stderr().is_terminal() };
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut terminate = signal(SignalKind::terminate())?;
+        let progress = Progress::new();
+        let mut signals = Signals::new()?;
+        let lock = state::lock(&self.dir)?;
 
         progress.step("opening the store");
-        let store = self.open_store()?;
-        // The port comes next: whoever holds the store may still be closing it.
-        let listener = listen(self.address, false)
-            .await
-            .with_context(|| "is another program using the port? choose one with --port")?;
-        let url = format!("https://{}", listener.local_addr()?);
+        let store = self.open_store().await?;
+        let mut api = Api::start(&self, store.clone(), &progress).await?;
+        let access = api.access();
+        let mut components = Components::new();
+        let result = tokio::select! {
+            result = self.serve(&access, &mut components, &progress) => result,
+            error = api.failure() => Err(error),
+            () = signals.received() => Ok(()),
+        };
 
-        progress.step("preparing certificates");
-        let credentials = self.credentials()?;
-        let kubeconfig = credentials.write_kubeconfig(&self.dir, &url)?;
-
-        progress.step("starting the API");
-        let options = Options { token: Some(credentials.token.clone()), ..Options::default() };
-        let server = ApiServer::start(store.clone(), options).await;
-        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        let serving =
-            tokio::spawn(server.serve(listener, Some(credentials.server_config()?), async move {
-                // An error means that the sender is gone, which is a reason to stop as well.
-                let _ = stopped.await;
-            }));
-
-        output::print(&banner(&url, &kubeconfig))?;
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
         progress.step("stopping");
-        drop(stop);
-        serving.await.context("the API ended unexpectedly")?;
+        let stopped = components.stop().await;
+        let closed = api.stop().await;
         store.shutdown().await;
-        Ok(Outcome::Done)
+        // Closing the store waits for its disk.
+        let _ = spawn_blocking(move || drop(store)).await;
+        if self.in_memory {
+            // Nobody would know these pods again.
+            node::purge(&self.node_dir()).await?;
+        }
+        drop(lock);
+        result.and(stopped).and(closed).map(|()| Outcome::Done)
     }
 
-    fn open_store(&self) -> anyhow::Result<Store> {
+    /// Starts everything, says so, and goes on until a component fails.
+    async fn serve(
+        &self,
+        api: &api::Access,
+        components: &mut Components,
+        progress: &Progress,
+    ) -> anyhow::Result<()> {
+        let client = api.client().await?;
+        progress.step("installing custom resources and priority classes");
+        foundation::lay(&client).await?;
+        progress.step("starting controllers and nodes");
+        let logs = NodeLogs { node: self.node.clone(), logs: Logs::new(self.node_dir()) };
+        api.server.set_log_source(Arc::new(logs));
+        let started = self.start_all(&client, components);
+        tokio::select! {
+            () = started.all(self.hollow, progress) => {}
+            error = components.failure() => return Err(error),
+        }
+        let welcome = Welcome::look(self, api, &client).await?;
+        output::print(&welcome.to_string())?;
+        Err(components.failure().await)
+    }
+
+    /// Every component, one line each.
+    fn start_all(&self, client: &Client, components: &mut Components) -> Started {
+        let (registered, node) = oneshot::channel();
+        let (counted, hollow) = watch::channel(0);
+        let config = self.node_config();
+        let fleet = HollowConfig::new(self.hollow);
+        let client = || client.clone();
+        components.start("controllers", |token| {
+            controllers::run_with(client(), Settings::default(), token).err_into()
+        });
+        components.start("node", |token| node::run(config, client(), registered, token).err_into());
+        if self.hollow > 0 {
+            components.start("hollow nodes", |token| {
+                hollow::run(fleet, client(), counted, token).map(Ok)
+            });
+        }
+        let (bound, webhooks) = oneshot::channel();
+        components.start("manager", |token| manage(client(), bound, token).err_into());
+        if let Some(config) = self.agent_config() {
+            components.start("agent", |token| agent::run(config, client(), token).err_into());
+        }
+        Started { node, hollow, webhooks }
+    }
+
+    /// The agent of this machine's node; none where control groups cannot be read.
+    fn agent_config(&self) -> Option<agent::Config> {
+        let host: Arc<dyn HostFs> = Arc::new(RealFs::new(Mounts::host()));
+        if let Err(error) = Tree::find(host.clone()) {
+            warn!(%error, "this machine is not measured");
+            return None;
+        }
+        let dir = state::agent(&self.dir);
+        Some(agent::Config::one_machine(self.node.clone(), host, &self.cgroup_root, dir))
+    }
+
+    fn node_config(&self) -> NodeConfig {
+        NodeConfig {
+            cgroup_root: self.cgroup_root.clone(),
+            ..NodeConfig::new(self.node.clone(), self.node_dir(), Shim::own(SHIM))
+        }
+    }
+
+    fn node_dir(&self) -> PathBuf {
+        match self.in_memory {
+            // Pods of the cluster on disk must not be taken for strangers.
+            true => state::passing_node(&self.dir),
+            false => state::node(&self.dir),
+        }
+    }
+
+    async fn open_store(&self) -> anyhow::Result<Store> {
         if self.in_memory {
             return Ok(Store::in_memory(Limits::default())?);
         }
-        Store::open(&state::store(&self.dir), Limits::default()).with_context(|| {
+        let path = state::store(&self.dir);
+        // Reads all that is on disk.
+        let opened = spawn_blocking(move || Store::open(&path, Limits::default())).await?;
+        opened.with_context(|| {
             format!("cannot use {}; name another place with --state-dir", self.dir.display())
         })
     }
-
-    fn credentials(&self) -> anyhow::Result<Credentials> {
-        let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
-        let dir = state::credentials(&self.dir);
-        Ok(Credentials::load_or_create(&dir, &names, &RandomIds, Timestamp::now())?)
-    }
 }
 
-/// The one block a person reads, and the line a program waits for.
-fn banner(url: &str, kubeconfig: &Path) -> String {
-    let kubeconfig = kubeconfig.display();
-    format!(
-        "ready at {url}\n\n\
-         Use it:\n  export KUBECONFIG={kubeconfig}\n  kubectl get namespaces\n  \
-         tidepool get namespaces\n\nStop with Ctrl-C or `tidepool down`; objects are kept.\n"
-    )
+/// Runs the manager, and says when its webhooks can be waited for.
+async fn manage(
+    client: Client,
+    bound: oneshot::Sender<Readiness>,
+    shutdown: CancellationToken,
+) -> Result<(), ManagerError> {
+    let manager = Manager::bind(client, control::manager::Options::on_one_machine()).await?;
+    if let Some(webhooks) = manager.status().webhooks {
+        // Nobody waits any more when the cluster is stopping.
+        let _ = bound.send(webhooks);
+    }
+    manager.run(shutdown).await
+}
+
+impl Started {
+    /// Waits for the webhooks, the node and all hollow ones. What fails meanwhile is seen elsewhere.
+    async fn all(mut self, hollow: u32, progress: &Progress) {
+        let Ok(mut webhooks) = self.webhooks.await else {
+            return std::future::pending().await;
+        };
+        webhooks.until_ready().await;
+        progress.step("the manager is ready");
+        if self.node.await.is_err() {
+            return std::future::pending().await;
+        }
+        progress.step("the node is ready");
+        loop {
+            let count = *self.hollow.borrow_and_update();
+            if hollow > 0 {
+                progress.count("hollow nodes", count, hollow);
+            }
+            if count >= hollow {
+                return;
+            }
+            if self.hollow.changed().await.is_err() {
+                return std::future::pending().await;
+            }
+        }
+    }
 }

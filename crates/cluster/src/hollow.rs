@@ -30,6 +30,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{ApiResource, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
@@ -73,15 +74,21 @@ impl HollowConfig {
     }
 }
 
-/// Keeps the nodes alive until shutdown.
-pub async fn run(config: HollowConfig, client: Client, shutdown: CancellationToken) {
+/// Keeps the nodes alive until shutdown. `registered` follows how many of them the API has.
+pub async fn run(
+    config: HollowConfig,
+    client: Client,
+    registered: watch::Sender<u32>,
+    shutdown: CancellationToken,
+) {
     let mut shell = Shell {
         fleet: Fleet::new(config.clone()),
         client: client.clone(),
         requests: FuturesUnordered::new(),
         failures: 0,
+        registered,
     };
-    let mut pods = watch(client);
+    let mut pods = follow(client);
     loop {
         let wake_at = shell.send(config.max_requests);
         tokio::select! {
@@ -97,7 +104,7 @@ pub async fn run(config: HollowConfig, client: Client, shutdown: CancellationTok
     }
 }
 
-fn watch(client: Client) -> BoxStream<'static, watcher::Result<watcher::Event<HollowPod>>> {
+fn follow(client: Client) -> BoxStream<'static, watcher::Result<watcher::Event<HollowPod>>> {
     let api: Api<HollowPod> = Api::all_with(client, &ApiResource::erase::<Pod>(&()));
     watcher(api, watcher::Config::default()).default_backoff().boxed()
 }
@@ -109,6 +116,7 @@ struct Shell {
     client: Client,
     requests: FuturesUnordered<Request>,
     failures: u64,
+    registered: watch::Sender<u32>,
 }
 
 impl Shell {
@@ -143,6 +151,9 @@ impl Shell {
                 Done::Failed
             }
         };
+        if matches!((&write, done), (Write::Lease { is_new: true, .. }, Done::Good)) {
+            self.registered.send_modify(|count| *count = count.saturating_add(1));
+        }
         self.fleet.take_done(write, done, Timestamp::now());
     }
 }

@@ -48,23 +48,25 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use kube::Client;
 use rustix::process::geteuid;
+use tokio::sync::oneshot;
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio_util::sync::CancellationToken;
-use tracing::warn;
+use tracing::{info, warn};
 
 pub use log::{LogOptions, LogStream, StreamChoice};
 pub use logs::{LogError, Logs};
+pub use name::ISOLATION;
 pub use process::Shim;
 pub use register::Reserved;
 pub(crate) use register::new_lease;
 pub use shim::shim_main;
 
-use cgroup::{Cgroups, Disk, Layout, PodGroup};
+use cgroup::{Cgroups, Disk, Layout};
 use compose::Powers;
 use context::Context;
 use dir::PodDir;
@@ -72,7 +74,7 @@ use downward::Facts;
 use event::{Events, about_node};
 use machine::{Machine, Pressure};
 use plan::Host;
-use record::make_private_dirs;
+use record::{make_private_dirs, write_atomically};
 use register::{Profile, keep_alive, keep_registered};
 
 /// What comes before the id of a container in its status.
@@ -128,14 +130,16 @@ pub enum NodeError {
 }
 
 /// Runs the node until shutdown. Containers outlive it; the next run on the same state directory
-/// takes them over.
+/// takes them over. `registered` is told once, when the API shows this node as ready.
 pub async fn run(
     config: NodeConfig,
     client: Client,
+    registered: oneshot::Sender<()>,
     shutdown: CancellationToken,
 ) -> Result<(), NodeError> {
     let failed = |source| NodeError::StateDir { path: config.state_dir.clone(), source };
     make_private_dirs(&config.state_dir).map_err(failed)?;
+    note_cgroup_root(&config).map_err(failed)?;
     let (events, writing_events) = Events::new(client.clone(), &config.name);
     let (profile, context) = set_up(&config, client.clone(), events.clone()).await;
     let context = Arc::new(context);
@@ -149,10 +153,12 @@ pub async fn run(
         for missing in &missing {
             events.warning(&about_node(node), "MissingAbility", missing.clone());
         }
+        // Nobody has to wait for it.
+        let _ = registered.send(());
     };
     let pressure = move || Pressure::look(&state_dir);
-    let registered = keep_registered(client.clone(), profile, pressure, first);
-    tasks.spawn(until_shutdown(Box::pin(registered)));
+    let keeping = keep_registered(client.clone(), profile, pressure, first);
+    tasks.spawn(until_shutdown(Box::pin(keeping)));
     tasks.spawn(until_shutdown(Box::pin(keep_alive(client, config.name.clone()))));
     let (name, token) = (config.name.clone(), shutdown.clone());
     // Pods are told by the token themselves, so that nothing is cut off half done.
@@ -175,12 +181,12 @@ type Task = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
 async fn set_up(config: &NodeConfig, client: Client, events: Events) -> (Profile, Context) {
     let uid = geteuid().as_raw();
     let can_mount = uid == 0 && config.shim.can_mount().await;
-    let (cgroups, mut missing) = find_cgroups(config);
+    let (cgroups, mut missing) = find_cgroups(&config.cgroup_root);
     if !can_mount {
         missing.push("mounts: volumes and image directories need root".to_owned());
     }
-    for missing in &missing {
-        warn!(node = config.name, missing, "this node cannot do everything");
+    if !missing.is_empty() {
+        info!(node = config.name, missing = missing.join("; "), "this node cannot do everything");
     }
     let machine = Machine::look(&config.state_dir);
     let memory_capacity = machine.memory;
@@ -220,27 +226,49 @@ async fn set_up(config: &NodeConfig, client: Client, events: Events) -> (Profile
     (profile, context)
 }
 
-fn find_cgroups(config: &NodeConfig) -> (Option<Cgroups>, Vec<String>) {
+fn find_cgroups(root: &str) -> (Option<Cgroups>, Vec<String>) {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    Cgroups::found(Arc::new(Disk), Layout::find(&mounts), &config.cgroup_root)
+    Cgroups::found(Arc::new(Disk), Layout::find(&mounts), root)
+}
+
+/// Where the name of the control group is kept for whoever cleans up.
+fn cgroup_root_file(state_dir: &Path) -> PathBuf {
+    state_dir.join("cgroup-root")
+}
+
+fn note_cgroup_root(config: &NodeConfig) -> io::Result<()> {
+    write_atomically(&cgroup_root_file(&config.state_dir), config.cgroup_root.as_bytes(), 0o600)
+}
+
+/// How many pods have something on this machine, running or not.
+pub fn pods_left(state_dir: &Path) -> usize {
+    PodDir::all(state_dir).len()
 }
 
 /// Ends every container that was ever started from this state directory and removes all that the
-/// node has made on this machine. The node must not be running.
-pub async fn purge(config: &NodeConfig) -> Result<(), NodeError> {
+/// node has made on this machine. The node must not be running. Control groups that another node
+/// uses as well are left to it.
+pub async fn purge(state_dir: &Path) -> Result<(), NodeError> {
     let mut ends = JoinSet::new();
-    for (uid, dir) in PodDir::all(&config.state_dir) {
+    let mut uids = Vec::new();
+    for (uid, dir) in PodDir::all(state_dir) {
+        uids.push(uid.clone());
         ends.spawn(async move { orphan::end(Arc::new(Disk), &uid, dir).await });
     }
     ends.join_all().await;
-    if let (Some(cgroups), _) = find_cgroups(config) {
+    if let Ok(root) = fs::read_to_string(cgroup_root_file(state_dir)) {
         let removed = spawn_blocking(move || {
-            let root = cgroups.group(PodGroup::Root);
-            cgroups.kill(&root).and_then(|()| cgroups.remove(&root))
+            let (Some(cgroups), _) = find_cgroups(&root) else { return Ok(()) };
+            cgroups.clear(&uids)
         });
         if let Ok(Err(error)) = removed.await {
             warn!(%error, "cannot remove the control groups of the node");
         }
     }
-    Ok(())
+    match fs::remove_dir_all(state_dir) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(NodeError::StateDir { path: state_dir.to_owned(), source: error })
+        }
+        _ => Ok(()),
+    }
 }

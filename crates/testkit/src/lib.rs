@@ -2,8 +2,10 @@
 //!
 //! [`conformance`] holds the cases that tell a Kubernetes API from something that looks like one,
 //! and runs them against any server. [`embedded`] starts our own server on loopback.
-//! [`loopback`] serves any service over TLS, for webhooks.
+//! [`kubectl`] plays sessions of a person with `kubectl`. [`loopback`] serves any service over TLS,
+//! for webhooks.
 
 pub mod conformance;
 pub mod embedded;
+pub mod kubectl;
 pub mod loopback;

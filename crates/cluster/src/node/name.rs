@@ -5,4 +5,4 @@ pub(crate) const CGROUP: &str = "tidepool.io/cgroup";
 /// Annotation of a Node: what it cannot do for its pods.
 pub(crate) const MISSING: &str = "tidepool.io/missing";
 /// Condition of a Node: are pods held to their requests and limits?
-pub(crate) const ISOLATION: &str = "tidepool.io/Isolation";
+pub const ISOLATION: &str = "tidepool.io/Isolation";

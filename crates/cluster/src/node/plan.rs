@@ -129,7 +129,7 @@ pub(crate) fn plan(pod: &Pod, seen: &Observed, host: Host, now: Timestamp) -> De
 
     let is_over = planner.is_over();
     let status = status::build(pod, spec, seen, planner.outcome(is_over), host, now);
-    let is_written = status::is_written(pod, &status);
+    let is_written = status::is_written(pod, seen, &status);
     if !is_written {
         planner.actions.push(Action::WriteStatus);
     }

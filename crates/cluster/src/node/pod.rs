@@ -58,8 +58,6 @@ pub(crate) struct Supervisor {
 #[derive(Debug, Default)]
 struct Writing {
     in_flight: Option<PodStatus>,
-    /// Sent, acknowledged, and still different in the API: not sent again.
-    refused: Option<PodStatus>,
     failures: u32,
     retry_at: Option<Timestamp>,
 }
@@ -135,22 +133,24 @@ impl Supervisor {
             let now = Timestamp::now();
             let decision = plan(&self.pod, &self.seen, self.context.host, now);
             wake_at = decision.wake_at;
-            let mut is_settled = true;
-            for action in decision.actions {
-                if action == Action::WriteStatus {
-                    if self.has_vanished {
-                        self.pod.status = Some(decision.status.clone());
-                        is_settled = false;
-                    }
-                    continue;
-                }
-                is_settled = false;
+            let (writes, actions): (Vec<Action>, Vec<Action>) =
+                decision.actions.into_iter().partition(|action| *action == Action::WriteStatus);
+            let is_settled = actions.is_empty();
+            for action in actions {
                 self.seen.note(&self.pod, &action, now);
                 self.act(action);
             }
+            if self.has_vanished && !writes.is_empty() {
+                // Nobody reads it any more, but it counts as told.
+                self.pod.status = Some(decision.status);
+                continue;
+            }
             if is_settled || self.is_done {
                 self.tell_about_backoff(&decision.status);
-                self.write_if_due(decision.status, now);
+                match writes.is_empty() {
+                    true => self.writing.retry_at = None,
+                    false => self.write(decision.status, now),
+                }
                 break;
             }
         }
@@ -159,16 +159,10 @@ impl Supervisor {
         until.map_or(self.refresh_at, |until| self.refresh_at.min(Instant::now() + until))
     }
 
-    fn write_if_due(&mut self, status: PodStatus, now: Timestamp) {
+    /// Sends the status, one at a time.
+    fn write(&mut self, status: PodStatus, now: Timestamp) {
         let is_waiting = self.writing.retry_at.is_some_and(|at| at > now);
-        let is_refused = self.writing.refused.as_ref() == Some(&status);
-        let is_there = self.pod.status.as_ref() == Some(&status);
-        if self.has_vanished
-            || self.writing.in_flight.is_some()
-            || is_waiting
-            || is_refused
-            || is_there
-        {
+        if self.writing.in_flight.is_some() || is_waiting {
             return;
         }
         self.writing.retry_at = None;
@@ -189,10 +183,8 @@ impl Supervisor {
         match written {
             Ok(pod) => {
                 self.writing.failures = 0;
-                if sent.is_some() && pod.status != sent {
-                    debug!(pod = %self.name(), "the API keeps a status different from the one sent");
-                    self.writing.refused = sent;
-                }
+                let version = pod.metadata.resource_version.clone();
+                self.seen.acknowledged = sent.map(|sent| (version, sent));
                 self.take_pod(*pod);
             }
             Err(error) => {

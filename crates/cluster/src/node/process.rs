@@ -33,7 +33,7 @@ impl Shim {
 
     fn command(&self, stage: &str, dir: &RunDir) -> Command {
         let mut command = Command::new(&self.program);
-        command.args(&self.args).arg(stage).arg(dir.path()).process_group(0).stdin(Stdio::null());
+        command.args(&self.args).arg(stage).arg(dir.path()).stdin(Stdio::null());
         command
     }
 
@@ -210,7 +210,12 @@ pub(crate) async fn execute(
     limit: Duration,
 ) -> io::Result<Option<Executed>> {
     let mut command = shim.command("exec", dir);
-    command.args(argv).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    command
+        .process_group(0)
+        .args(argv)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
     let mut child = command.spawn()?;
     let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
     let done = timeout(limit, collect(&mut child)).await;

@@ -47,17 +47,19 @@ pub(crate) fn places(dir: &Path, pod: &Pod) -> Places {
     placed.collect()
 }
 
-/// Makes the pod's volumes below `dir`, or brings their files up to date.
+/// Makes the pod's volumes below `dir`, or brings their files up to date. Only root can give them
+/// to the pod's group; without it containers run as the node's user, who has them anyway.
 pub(crate) fn prepare(
     dir: &Path,
     pod: &Pod,
     sources: &Sources,
     facts: &Facts,
+    is_root: bool,
 ) -> Result<(), VolumeError> {
     let spec = pod.spec.as_ref();
     let volumes = spec.and_then(|spec| spec.volumes.as_ref()).into_iter().flatten();
     let group = spec.and_then(|spec| spec.security_context.as_ref()?.fs_group);
-    let group = group.and_then(|group| u32::try_from(group).ok());
+    let group = group.and_then(|group| u32::try_from(group).ok()).filter(|_| is_root);
     for volume in volumes {
         let failed = |message: String| VolumeError { volume: volume.name.clone(), message };
         make(dir, volume, pod, sources, facts, group).map_err(failed)?;
@@ -160,7 +162,8 @@ mod tests {
         let pod =
             json!({"metadata": {"name": "p"}, "spec": {"containers": [], "volumes": volumes}});
         let pod: Pod = serde_json::from_value(pod).unwrap();
-        prepare(dir, &pod, &Sources::default(), &facts()).map_err(|error| error.to_string())?;
+        prepare(dir, &pod, &Sources::default(), &facts(), false)
+            .map_err(|error| error.to_string())?;
         Ok(places(dir, &pod))
     }
 

@@ -13,6 +13,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
+use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -26,7 +27,7 @@ async fn cluster(count: u32) -> (Client, CancellationToken) {
     let token = CancellationToken::new();
     let config =
         HollowConfig { start_delay: Duration::from_millis(10), ..HollowConfig::new(count) };
-    tokio::spawn(run(config, client.clone(), token.clone()));
+    tokio::spawn(run(config, client.clone(), watch::Sender::default(), token.clone()));
     (client, token)
 }
 
@@ -121,4 +122,62 @@ async fn pods_run_end_and_go_as_scripted() {
     let elsewhere = pods.get("elsewhere").await.unwrap();
     assert_eq!(phase(&elsewhere), "Pending", "pods of other nodes are left alone");
     token.cancel();
+}
+
+/// Ten thousand nodes and a pod on each, by hand: prints how long it takes and what it costs.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes minutes without optimisation"]
+async fn ten_thousand_nodes_are_affordable() {
+    const COUNT: u32 = 10_000;
+    let start = Instant::now();
+    let (client, token) = cluster(COUNT).await;
+    let leases: Api<Lease> = Api::namespaced(client.clone(), "kube-node-lease");
+    let last = format!("hollow-{:05}", COUNT - 1);
+    while leases.get_opt(&last).await.unwrap().is_none() {
+        sleep(Duration::from_millis(100)).await;
+    }
+    println!(
+        "{COUNT} nodes registered after {:.1} s, {} KiB",
+        start.elapsed().as_secs_f64(),
+        rss()
+    );
+    let start = Instant::now();
+    for number in 0..COUNT {
+        create(&client, &format!("p{number}"), &format!("hollow-{number:05}"), json!({})).await;
+    }
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    let last = format!("p{}", COUNT - 1);
+    while phase(&pods.get(&last).await.unwrap()) != "Running" {
+        sleep(Duration::from_millis(100)).await;
+    }
+    println!("{COUNT} pods running after {:.1} s, {} KiB", start.elapsed().as_secs_f64(), rss());
+    let before: u64 = cpu_ticks();
+    sleep(Duration::from_secs(25)).await;
+    println!("a round of heartbeats: {} ms of CPU, server included", (cpu_ticks() - before) * 10);
+    let all = leases.list(&ListParams::default()).await.unwrap();
+    let oldest = all.items.iter().filter_map(|own| own.spec.as_ref()?.renew_time.as_ref()).min();
+    let age = jiff::Timestamp::now().duration_since(oldest.unwrap().0);
+    assert!(age.as_secs() < 40, "the oldest lease is {age:#} old");
+    token.cancel();
+}
+
+fn rss() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+/// User and system time of this process, in hundredths of a second.
+fn cpu_ticks() -> u64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let fields: Vec<u64> = stat
+        .rsplit_once(") ")
+        .unwrap()
+        .1
+        .split(' ')
+        .skip(11)
+        .take(2)
+        .map(|n| n.parse().unwrap())
+        .collect();
+    fields.iter().sum()
 }

@@ -160,3 +160,49 @@ async fn containers_may_run_as_another_user() {
         "12345\n23456\n23456 34567\n"
     );
 }
+
+/// A directory with a shell and what it needs, to be a container's root.
+fn small_root() -> tempfile::TempDir {
+    let root = tempfile::tempdir().unwrap();
+    let needs = std::process::Command::new("ldd").arg("/bin/sh").output().unwrap();
+    let needs = String::from_utf8(needs.stdout).unwrap();
+    let files = needs.split_whitespace().filter(|word| word.starts_with('/')).chain(["/bin/sh"]);
+    for file in files {
+        let target = root.path().join(&file[1..]);
+        std::fs::create_dir_all(target.parent().unwrap()).unwrap();
+        std::fs::copy(file, target).unwrap();
+    }
+    root
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directory_can_be_the_image() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can have another root directory");
+        return;
+    }
+    let rig = Rig::new().await;
+    let root = small_root();
+    let fields = json!({
+        "containers": {
+            "image": root.path(),
+            "volumeMounts": [
+                {"name": "data", "mountPath": "/srv/data"},
+                {"name": "data", "mountPath": "/srv/fixed", "readOnly": true},
+            ],
+            "lifecycle": {"postStart": {"exec": {"command": ["/bin/sh", "-c", "echo hook > /srv/data/hook"]}}},
+        },
+        "volumes": [{"name": "data", "emptyDir": {}}],
+    });
+    // There is no /dev/null inside.
+    let script = "while ! test -s /srv/data/hook; do :; done; read word < /srv/data/hook; \
+        echo $word; test -e /etc/passwd || echo no passwd; \
+        { echo x > /srv/fixed/x; } 2>&- || echo fixed";
+    assert_eq!(printed(&rig, "rooted", script, fields).await, "hook\nno passwd\nfixed\n");
+    assert!(!root.path().join("srv").exists(), "the directory is not touched");
+
+    let missing = json!({"containers": {"image": "/no/such/root"}});
+    rig.run("rootless", "true", missing).await;
+    let note = rig.until_event("rootless", "Failed").await;
+    assert_eq!(note, "Error: image /no/such/root is no directory");
+}

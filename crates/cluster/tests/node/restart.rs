@@ -125,6 +125,24 @@ async fn a_container_whose_shim_was_killed_is_ended_and_restarted() {
     until_written(rig.volume(&rig.pods().get("shimless").await.unwrap(), "data/pid-1")).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_ready_container_stays_ready_while_the_node_comes_back() {
+    let mut rig = Rig::new().await;
+    let probes = json!({"containers": {
+        "startupProbe": {"exec": {"command": ["true"]}, "periodSeconds": 1},
+        "readinessProbe": {"exec": {"command": ["true"]}, "periodSeconds": 1},
+    }});
+    rig.run("probed", "exec sleep 600", probes).await;
+    let before = rig.until_ready("probed").await;
+    rig.stop().await;
+    rig.start();
+    rig.run("other", "true", json!({})).await;
+    rig.until_phase("other", "Succeeded").await;
+    let after = rig.pods().get("probed").await.unwrap();
+    let version = |pod: k8s_openapi::api::core::v1::Pod| pod.metadata.resource_version;
+    assert_eq!(version(before), version(after), "there was nothing to write");
+}
+
 /// Pods come while the node goes, again and again: each of them is started once and never killed.
 #[tokio::test(flavor = "multi_thread")]
 async fn crashes_at_any_moment_neither_lose_nor_double_a_container() {

@@ -15,6 +15,7 @@ use kube::api::{DeleteParams, ListParams, LogParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -60,7 +61,10 @@ impl Rig {
     pub(crate) fn start(&mut self) {
         let token = CancellationToken::new();
         let (config, client, own) = (self.config.clone(), self.node_client.clone(), token.clone());
-        let running = tokio::spawn(async move { run(config, client, own).await.unwrap() });
+        let running =
+            tokio::spawn(
+                async move { run(config, client, oneshot::channel().0, own).await.unwrap() },
+            );
         self.node = Some((token, running));
     }
 
@@ -191,7 +195,7 @@ impl Drop for Rig {
         let config = self.config.clone();
         let ended = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.unwrap().block_on(purge(&config)).unwrap();
+            runtime.unwrap().block_on(purge(&config.state_dir)).unwrap();
         });
         let _ = ended.join();
     }

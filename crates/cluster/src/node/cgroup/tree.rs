@@ -69,6 +69,10 @@ impl Cgroups {
                 missing.push(format!("{controller}: {}", chain(&error)));
             }
         }
+        if let (true, Some(first)) = (usable.is_empty(), missing.first()) {
+            // One sentence says it all.
+            return (None, vec![format!("no control group can be written: {first}")]);
+        }
         for controller in ESSENTIAL.iter().filter(|name| !mounts.contains_key(*name)) {
             missing.push(format!("{controller}: not mounted"));
         }
@@ -250,6 +254,32 @@ impl Cgroups {
     pub(crate) fn remove(&self, path: &CgroupPath) -> Result<(), CgroupError> {
         for dir in self.dirs(path) {
             self.remove_below(&dir)?;
+        }
+        Ok(())
+    }
+
+    /// Kills what is left of these pods and removes their groups, then those around them unless
+    /// somebody else has pods there.
+    pub(crate) fn clear(&self, uids: &[String]) -> Result<(), CgroupError> {
+        const CLASSES: [QosClass; 3] =
+            [QosClass::Guaranteed, QosClass::Burstable, QosClass::BestEffort];
+        const INNERMOST_FIRST: [PodGroup; 4] =
+            [PodGroup::BestEffort, PodGroup::Burstable, PodGroup::Kubepods, PodGroup::Root];
+        for uid in uids {
+            for class in CLASSES {
+                let pod = self.pod(class, uid);
+                self.kill(&pod)?;
+                self.remove(&pod)?;
+            }
+        }
+        for group in INNERMOST_FIRST {
+            for dir in self.dirs(&self.group(group)) {
+                match self.kernel.remove(&dir) {
+                    Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {}
+                    Err(source) => return Err(CgroupError::Remove { path: dir, source }),
+                    Ok(()) => {}
+                }
+            }
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{self, Pod};
+use k8s_openapi::api::core::v1::{self, Pod, PodStatus};
 
 use super::Action;
 use super::backoff::Backoff;
@@ -11,13 +11,15 @@ use super::health::{ProbeKind, ProbeState};
 use super::stop::{Stop, StopWhy};
 
 /// Everything [`plan`](super::plan) may look at besides the API object.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Observed {
     /// When this node took the pod.
     pub(crate) started_at: Timestamp,
     pub(crate) setup: Setup,
     pub(crate) containers: BTreeMap<String, Container>,
     pub(crate) is_deleting: bool,
+    /// The status the API has last taken from us, and the object's version since.
+    pub(crate) acknowledged: Option<(Option<String>, PodStatus)>,
 }
 
 /// Control group and volumes of the pod.
@@ -194,7 +196,13 @@ impl Run {
 impl Observed {
     /// A pod that this node has not touched yet.
     pub(crate) fn new(started_at: Timestamp) -> Self {
-        Self { started_at, setup: Setup::Absent, containers: BTreeMap::new(), is_deleting: false }
+        Self {
+            started_at,
+            setup: Setup::Absent,
+            containers: BTreeMap::new(),
+            is_deleting: false,
+            acknowledged: None,
+        }
     }
 
     pub(super) fn state(&self, container: &str) -> &State {

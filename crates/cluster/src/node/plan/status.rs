@@ -59,9 +59,15 @@ pub(super) fn build(
     status
 }
 
-/// Does the API have this status already?
-pub(super) fn is_written(pod: &Pod, status: &PodStatus) -> bool {
-    pod.status.as_ref() == Some(status)
+/// Does the API have this status already? Should a server keep it in other words than it was sent,
+/// what it has acknowledged counts until the object changes.
+pub(super) fn is_written(pod: &Pod, seen: &Observed, status: &PodStatus) -> bool {
+    if pod.status.as_ref() == Some(status) {
+        return true;
+    }
+    seen.acknowledged.as_ref().is_some_and(|(version, acknowledged)| {
+        *version == pod.metadata.resource_version && acknowledged == status
+    })
 }
 
 /// Times in a status have no fraction.

@@ -280,7 +280,8 @@ async fn prepare(
         if is_first {
             context.make_group(&pod).map_err(|error| chain(&error))?;
         }
-        volume::prepare(&dir.volumes(), &pod, &sources, &context.facts)
+        let is_root = context.powers.is_root();
+        volume::prepare(&dir.volumes(), &pod, &sources, &context.facts, is_root)
             .map(drop)
             .map_err(|error| error.to_string())
     });

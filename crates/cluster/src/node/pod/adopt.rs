@@ -5,6 +5,7 @@ use k8s_openapi::api::core::v1::{self, Pod};
 use tokio::task::spawn_blocking;
 use tracing::{info, warn};
 
+use super::super::ID_SCHEME;
 use super::super::dir::PodDir;
 use super::super::plan::{Backoff, Container, Ended, Hook, Setup, State};
 use super::super::process::{Found, look};
@@ -87,6 +88,7 @@ fn read(dir: &PodDir, pod: &Pod, own: &v1::Container) -> Option<Container> {
             Ok(running) => {
                 // A hook is not run twice: who got this far has had its chance.
                 container.set_running(spec.id, running.started_at, Hook::Done);
+                recall_health(pod, &own.name, &mut container);
                 return Some(container);
             }
             Err(_) => State::Starting,
@@ -97,6 +99,24 @@ fn read(dir: &PodDir, pod: &Pod, own: &v1::Container) -> Option<Container> {
         }
     };
     Some(container)
+}
+
+/// What probes had found out is in the API: a container does not become unready because the node
+/// was away for a moment.
+fn recall_health(pod: &Pod, name: &str, container: &mut Container) {
+    let Some(run) = container.run_mut() else { return };
+    let Some(status) = status_of(pod, name) else { return };
+    let id = status.container_id.as_deref().and_then(|id| id.strip_prefix(ID_SCHEME));
+    if id == Some(run.id.as_str()) {
+        run.startup.verdict = status.started.filter(|started| *started);
+        run.readiness.verdict = Some(status.ready).filter(|ready| *ready);
+    }
+}
+
+fn status_of<'a>(pod: &'a Pod, name: &str) -> Option<&'a v1::ContainerStatus> {
+    let status = pod.status.as_ref()?;
+    let inits = status.init_container_statuses.iter().flatten();
+    inits.chain(status.container_statuses.iter().flatten()).find(|own| own.name == name)
 }
 
 /// The node ended between writing a specification and starting its shim. What there is is the run
@@ -132,10 +152,7 @@ fn last(dir: &PodDir, own: &v1::Container, restarts: u32) -> Option<Ended> {
 
 /// The API remembers runs of which nothing is left here: counting goes on from there.
 fn from_api(pod: &Pod, name: &str) -> Option<Container> {
-    let status = pod.status.as_ref()?;
-    let inits = status.init_container_statuses.iter().flatten();
-    let mut all = inits.chain(status.container_statuses.iter().flatten());
-    let own = all.find(|own| own.name == name)?;
+    let own = status_of(pod, name)?;
     own.container_id.as_ref().filter(|id| !id.is_empty())?;
     let restarts = u32::try_from(own.restart_count).unwrap_or(0).saturating_add(1);
     Some(Container { restarts, ..Container::default() })

@@ -39,13 +39,14 @@ pub(super) fn init(dir: &RunDir) -> String {
 fn become_program(dir: &RunDir) -> Result<Never, Failure> {
     let spec = dir.spec().map_err(|error| format!("cannot read the specification: {error}"))?;
     setsid()?;
+    let empty = empty_input()?;
     join_groups(&spec)?;
     // Only a score above the present one needs no privilege.
     let _ = fs::write("/proc/self/oom_score_adj", spec.oom_score_adj.to_string());
     if !spec.mounts.is_empty() || spec.root.is_some() {
         mount::private(&spec, &dir.path().join("root"))?;
     }
-    execute(&spec, spec.argv.iter().map(OsString::from).collect())
+    execute(&spec, spec.argv.iter().map(OsString::from).collect(), empty)
 }
 
 /// Runs `argv` inside the container that runs from `dir`. Returns only if it failed.
@@ -62,6 +63,7 @@ fn join_and_execute(dir: &RunDir, argv: Vec<OsString>) -> Result<Never, Failure>
     if !running.process.is_alive() {
         return Err("the container is not running".into());
     }
+    let empty = empty_input()?;
     join_groups(&spec)?;
     if !spec.mounts.is_empty() || spec.root.is_some() {
         let proc = format!("/proc/{}", running.process.pid);
@@ -72,7 +74,12 @@ fn join_and_execute(dir: &RunDir, argv: Vec<OsString>) -> Result<Never, Failure>
         chroot(".")?;
         chdir("/")?;
     }
-    execute(&spec, argv)
+    execute(&spec, argv, empty)
+}
+
+/// Opened early: another root directory may have no `/dev/null`.
+fn empty_input() -> Result<File, Failure> {
+    File::open("/dev/null").map_err(|error| format!("cannot open /dev/null: {error}").into())
 }
 
 enum Never {}
@@ -88,7 +95,7 @@ fn join_groups(spec: &RunSpec) -> Result<(), Failure> {
     Ok(())
 }
 
-fn execute(spec: &RunSpec, argv: Vec<OsString>) -> Result<Never, Failure> {
+fn execute(spec: &RunSpec, argv: Vec<OsString>, input: File) -> Result<Never, Failure> {
     if let Some(user) = &spec.user {
         become_user(user)?;
     }
@@ -101,7 +108,7 @@ fn execute(spec: &RunSpec, argv: Vec<OsString>) -> Result<Never, Failure> {
         .args(args)
         .env_clear()
         .envs(spec.env.iter().map(|(name, value)| (name, value)))
-        .stdin(Stdio::null())
+        .stdin(Stdio::from(input))
         .exec();
     Err(format!("cannot run {}: {error}", Path::new(program).display()).into())
 }

@@ -5,6 +5,7 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition, PodSpec, Po
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::super::state::{Observed, Setup};
+use super::phase::is_untouched;
 use super::whole_seconds;
 use crate::node::resource::is_sidecar;
 
@@ -93,11 +94,7 @@ fn initialized(spec: &PodSpec, status: &PodStatus) -> Finding {
     if by_phase(status) == Some("PodCompleted") {
         return Finding { reason: Some("PodCompleted"), ..Finding::holds() };
     }
-    let has_begun = status.container_statuses.iter().flatten().any(|own| {
-        let state = own.state.as_ref();
-        own.last_state.is_some()
-            || state.is_some_and(|state| state.running.is_some() || state.terminated.is_some())
-    });
+    let has_begun = status.container_statuses.iter().flatten().any(|own| !is_untouched(own));
     let inits = spec.init_containers.iter().flatten();
     let missing: Vec<&str> = inits
         .zip(status.init_container_statuses.iter().flatten())

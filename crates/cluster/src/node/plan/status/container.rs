@@ -55,8 +55,9 @@ impl View<'_> {
             restart_count: i32::try_from(shown.restarts).unwrap_or(i32::MAX),
             container_id: shown.id.map(|id| format!("{}{id}", crate::node::ID_SCHEME)),
             state: Some(shown.state),
-            last_state: shown.last,
-            resources: container.resources.clone(),
+            // Written out when empty, as the API does.
+            last_state: Some(shown.last.unwrap_or_default()),
+            resources: Some(container.resources.clone().unwrap_or_default()),
             ..ContainerStatus::default()
         }
     }

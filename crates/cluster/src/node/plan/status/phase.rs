@@ -52,10 +52,10 @@ pub(super) fn of(
 }
 
 /// Has the container not run even once?
-fn is_untouched(status: &ContainerStatus) -> bool {
-    let state = status.state.as_ref();
-    let has_run = state.is_some_and(|state| state.running.is_some() || state.terminated.is_some());
-    !has_run && status.last_state.is_none()
+pub(super) fn is_untouched(status: &ContainerStatus) -> bool {
+    let states = [status.state.as_ref(), status.last_state.as_ref()];
+    let mut states = states.into_iter().flatten();
+    states.all(|state| state.running.is_none() && state.terminated.is_none())
 }
 
 fn verdict(spec: &PodSpec, seen: &Observed) -> &'static str {

@@ -77,3 +77,20 @@ fn a_pod_without_a_spec_is_left_as_it_is() {
     let decision = plan(&Pod::default(), &Observed::new(time(0)), host(), time(0));
     assert_eq!(decision.actions, []);
 }
+
+#[test]
+fn a_status_kept_in_other_words_is_not_written_for_ever() {
+    let mut play = Play::running(one("Always"));
+    play.settle();
+    let ours = play.pod.status.clone().unwrap();
+    // A server that leaves empty fields out.
+    let theirs = play.pod.status.as_mut().unwrap();
+    theirs.container_statuses.as_mut().unwrap()[0].last_state = None;
+    play.pod.metadata.resource_version = Some("7".into());
+    let actions = |play: &Play| plan(&play.pod, &play.seen, host(), play.now).actions;
+    assert_eq!(actions(&play), [Action::WriteStatus]);
+    play.seen.acknowledged = Some((Some("7".into()), ours));
+    assert_eq!(actions(&play), []);
+    play.pod.metadata.resource_version = Some("8".into());
+    assert_eq!(actions(&play), [Action::WriteStatus], "somebody has changed the object");
+}

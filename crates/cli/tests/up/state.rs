@@ -1,57 +1,16 @@
-//! One machine, as a person uses it: start, apply, crash, start again, stop.
+//! What is in the state directory, and who may use it?
 
-use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 
-const TIDEPOOL: &str = env!("CARGO_BIN_EXE_tidepool");
-
-/// A running `tidepool up`, killed when the test ends.
-struct Up(Child);
-
-impl Up {
-    /// Starts and waits for the line that says it is ready.
-    fn start(dir: &Path) -> Self {
-        let mut child = Command::new(TIDEPOOL)
-            .args(["up", "--port", "0", "--state-dir"])
-            .arg(dir)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the binary was built with this test");
-        let output = child.stdout.take().expect("stdout is piped");
-        let line = BufReader::new(output).lines().next();
-        let line = line.and_then(Result::ok).unwrap_or_default();
-        assert!(line.starts_with("ready"), "{line:?}");
-        Self(child)
-    }
-}
-
-impl Drop for Up {
-    fn drop(&mut self) {
-        // Already gone is as good.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn tidepool(dir: &Path, arguments: &[&str]) -> Output {
-    Command::new(TIDEPOOL)
-        .args(arguments)
-        .env("TIDEPOOL_STATE_DIR", dir)
-        .env_remove("KUBECONFIG")
-        .output()
-        .expect("the binary was built with this test")
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
-}
+use crate::rig::{Up, said, tidepool};
 
 #[test]
 fn an_object_survives_a_crash_and_a_second_start_is_refused() {
-    let dir = tempfile::tempdir().unwrap();
-    let dir = dir.path();
-    let mut up = Up::start(dir);
+    let mut up = Up::start();
+    let dir = up.dir().to_owned();
+    let dir = dir.as_path();
 
     let namespace = "tests/cmd/namespace.yaml";
     let applied = tidepool(dir, &["apply", "-f", namespace]);
@@ -60,12 +19,11 @@ fn an_object_survives_a_crash_and_a_second_start_is_refused() {
 
     let second = tidepool(dir, &["up", "--port", "0"]);
     assert_eq!(second.status.code(), Some(2));
-    let pid = up.0.id().to_string();
+    let pid = up.child.id().to_string();
     assert!(said(&second).contains(&pid), "{} does not name process {pid}", said(&second));
 
-    up.0.kill().unwrap();
-    up.0.wait().unwrap();
-    let up = Up::start(dir);
+    up.kill();
+    up.again();
     let got = said(&tidepool(dir, &["get", "ns", "team-a"]));
     assert!(got.starts_with("NAME") && got.contains("\nteam-a"), "{got}");
 
@@ -73,7 +31,7 @@ fn an_object_survives_a_crash_and_a_second_start_is_refused() {
     assert_eq!(said(&deleted), "namespace/team-a deleted (dry run)\n");
 
     let down = tidepool(dir, &["down"]);
-    assert_eq!(said(&down), format!("stopped process {}\n", up.0.id()));
+    assert_eq!(said(&down), format!("stopped process {}\n", up.child.id()));
     let purged = said(&tidepool(dir, &["down", "--purge"]));
     assert!(purged.contains("nothing is running"), "{purged}");
     assert!(!dir.join("store").exists());
@@ -87,28 +45,26 @@ fn mistakes_are_answered_with_the_way_out() {
     assert_eq!(lonely.status.code(), Some(2));
     assert!(said(&lonely).contains("tidepool up"), "{}", said(&lonely));
 
-    let _up = Up::start(dir);
+    let up = Up::start();
+    let dir = up.dir();
     let unknown = tidepool(dir, &["get", "bananas"]);
     assert_eq!(unknown.status.code(), Some(2));
     assert!(said(&unknown).contains("does not know \"bananas\""), "{}", said(&unknown));
 
-    let homeless = tidepool(dir, &["apply", "-f", "../../examples/slo-controller-config.yaml"]);
+    let homeless = tidepool(dir, &["apply", "-f", "tests/cmd/homeless.yaml"]);
     assert_eq!(homeless.status.code(), Some(1));
     let message = said(&homeless);
-    assert!(message.contains("namespaces \"koordinator-system\" not found"), "{message}");
+    assert!(message.contains("namespaces \"nowhere\" not found"), "{message}");
 }
 
 /// All state is the user's alone: it holds the key to the cluster.
 #[test]
 fn state_is_for_its_owner_only() {
-    use std::os::unix::fs::PermissionsExt;
-
-    let dir = tempfile::tempdir().unwrap();
-    let _up = Up::start(dir.path());
-    let mut folders = vec![dir.path().to_owned()];
+    let up = Up::start();
+    let mut folders = vec![up.dir().to_owned()];
     let mut files = 0;
     while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).unwrap() {
+        for entry in fs::read_dir(folder).unwrap() {
             let entry = entry.unwrap();
             if entry.file_type().unwrap().is_dir() {
                 folders.push(entry.path());
@@ -120,4 +76,34 @@ fn state_is_for_its_owner_only() {
         }
     }
     assert!(files >= 5, "only {files} files");
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let dir = tempfile::tempdir().unwrap();
+    let refused = tidepool(dir.path(), &["up", "--port", &port]);
+    assert_eq!(refused.status.code(), Some(2));
+    let message = said(&refused);
+    assert!(
+        message.contains(&format!("127.0.0.1:{port}")) && message.contains("--port"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_cluster_in_memory_leaves_only_its_keys() {
+    let mut up = Up::with(&["--in-memory"]);
+    let refused = tidepool(up.dir(), &["up", "--port", "0"]);
+    assert!(said(&refused).contains(&up.child.id().to_string()), "{}", said(&refused));
+    let down = tidepool(up.dir(), &["down"]);
+    assert_eq!(said(&down), format!("stopped process {}\n", up.child.id()));
+    assert!(up.child.wait().unwrap().success());
+    let mut left: Vec<_> = fs::read_dir(up.dir())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    left.sort();
+    assert_eq!(left, ["credentials", "kubeconfig", "lock"]);
 }

@@ -1,0 +1,29 @@
+//! Metrics that the reference does not have.
+
+use api::protocol::metric::{Endpoint, Kind, Metric};
+
+const fn gauge(name: &'static str, help: &'static str, labels: &'static [&'static str]) -> Metric {
+    Metric { name, help, kind: Kind::Gauge, labels, endpoint: Endpoint::Internal }
+}
+
+const fn counter(
+    name: &'static str,
+    help: &'static str,
+    labels: &'static [&'static str],
+) -> Metric {
+    Metric { name, help, kind: Kind::Counter, labels, endpoint: Endpoint::Internal }
+}
+
+pub const LOOP_AGE: Metric = gauge(
+    "tidepool_agent_loop_age_seconds",
+    "Time since a loop of the agent last said that it is alive.",
+    &["loop"],
+);
+
+pub const NODE_METRIC_WRITES: Metric = counter(
+    "tidepool_agent_node_metric_writes_total",
+    "Attempts to write NodeMetric.status, by result.",
+    &["result"],
+);
+
+pub(super) const ALL: &[Metric] = &[LOOP_AGE, NODE_METRIC_WRITES];

@@ -1,0 +1,115 @@
+//! Following one object of the API server: the Node, its NodeSLO, its NodeMetric.
+//!
+//! A watch with a field selector sees one object and nothing else. While the server is away the last
+//! known object stays; a watch that the server no longer remembers starts over with a list.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Instant;
+
+use futures::StreamExt;
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use crate::health::Part;
+
+/// What is known of an object.
+#[derive(Debug, Clone)]
+pub enum Seen<K> {
+    /// The server has not answered yet.
+    Waiting,
+    Absent {
+        since: Instant,
+    },
+    Present(Arc<K>),
+}
+
+impl<K> Seen<K> {
+    pub fn present(&self) -> Option<&Arc<K>> {
+        match self {
+            Self::Present(object) => Some(object),
+            Self::Waiting | Self::Absent { .. } => None,
+        }
+    }
+}
+
+/// Whether an object must exist before its part counts as ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    Object,
+    /// The server's word that there is none will do.
+    Answer,
+}
+
+/// Publishes the newest `name` of `api` until shutdown.
+pub async fn follow<K>(
+    api: Api<K>,
+    name: String,
+    need: Need,
+    out: watch::Sender<Seen<K>>,
+    part: Part,
+    shutdown: CancellationToken,
+) where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+{
+    let kind = K::kind(&());
+    let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
+    let events = watcher(api, config).default_backoff().take_until(shutdown.cancelled_owned());
+    let mut events = std::pin::pin!(events);
+    let mut listed = None;
+    let mut failing = false;
+    let publish = |seen: Seen<K>| {
+        match (&seen, need) {
+            (Seen::Absent { .. }, Need::Object) => part.lacks(format!("{kind} {name} is absent")),
+            _ => part.ready(),
+        }
+        out.send_replace(seen);
+    };
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(watcher::Event::Init) => listed = None,
+            Ok(watcher::Event::InitApply(object)) => listed = Some(object),
+            Ok(watcher::Event::InitDone) => {
+                failing = false;
+                match listed.take() {
+                    Some(object) => publish(Seen::Present(Arc::new(object))),
+                    None => publish(Seen::Absent { since: Instant::now() }),
+                }
+            }
+            Ok(watcher::Event::Apply(object)) => {
+                failing = false;
+                publish(Seen::Present(Arc::new(object)));
+            }
+            Ok(watcher::Event::Delete(_)) => publish(Seen::Absent { since: Instant::now() }),
+            Err(error) => {
+                if std::mem::replace(&mut failing, true) {
+                    debug!(%kind, name, %error, "still cannot watch");
+                } else {
+                    warn!(%kind, name, error = chain(&error), "cannot watch; what is known stays");
+                }
+                if matches!(*out.borrow(), Seen::Waiting) {
+                    part.lacks(format!("cannot list {kind}: {}", chain(&error)));
+                }
+            }
+        }
+    }
+}
+
+/// An error and what led to it, on one line.
+pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let cause_text = cause.to_string();
+        // Some libraries repeat their cause in their own message.
+        if !text.ends_with(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        next = cause.source();
+    }
+    text
+}

@@ -1,0 +1,320 @@
+use std::fs;
+use std::path::Path;
+
+use api::qos::{KubeQos, QosClass};
+use units::{Bytes, MilliCpu};
+
+use super::*;
+use crate::view::PodPhase;
+
+fn at(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+fn start() -> Timestamp {
+    at("2025-05-25T00:00:00Z")
+}
+
+fn minutes(number: i64) -> Timestamp {
+    start() + jiff::SignedDuration::from_mins(number)
+}
+
+fn pod(uid: &str) -> PodView {
+    PodView {
+        namespace: "default".to_owned(),
+        name: uid.to_owned(),
+        uid: uid.to_owned(),
+        kube_qos: KubeQos::Burstable,
+        raw_qos: None,
+        qos: QosClass::Ls,
+        priority: PriorityClass::Prod,
+        phase: PodPhase::Running,
+        is_deleting: false,
+        started: Some(at("2025-05-01T00:00:00Z")),
+        requests: amounts(4_000, 4_000),
+        batch_requests: Amounts::default(),
+        cgroup: String::new(),
+        containers: Vec::new(),
+    }
+}
+
+fn amounts(milli: i64, mib: i64) -> Amounts {
+    Amounts { cpu: MilliCpu(milli), memory: Bytes::from_mib(mib) }
+}
+
+fn usage(cpu: f64) -> Usage {
+    Usage { cpu, memory: cpu * 1e9 }
+}
+
+fn training(node: Option<f64>, pods: &[(&str, PriorityClass, f64)]) -> Training {
+    let pods = pods.iter().map(|(uid, class, cpu)| ((*uid).to_owned(), *class, usage(*cpu)));
+    Training { node: node.map(usage), pods: pods.collect() }
+}
+
+fn trained(settings: PredictSettings) -> Predictor {
+    let mut predictor = Predictor::new(settings);
+    let sample = training(
+        Some(4.0),
+        &[("web", PriorityClass::Prod, 1.0), ("sort", PriorityClass::Batch, 2.0)],
+    );
+    for minute in 0..60 {
+        predictor.train(&sample, minutes(minute));
+    }
+    predictor
+}
+
+/// Upper edge of the bucket of `cores`, in whole milli-cores.
+#[expect(clippy::cast_possible_truncation, reason = "small constants")]
+fn edge(cores: f64) -> i64 {
+    let buckets = Buckets::cpu();
+    (buckets.start(buckets.of(cores) + 1) * 1000.0) as i64
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "the rule")]
+fn margin(milli: i64) -> i64 {
+    (milli as f64 * 1.1) as i64
+}
+
+#[test]
+fn a_node_has_a_model_for_everything_that_is_asked() {
+    let predictor = trained(PredictSettings::default());
+    let names: Vec<String> = predictor.models.keys().map(ModelKey::file_name).collect();
+    let want = [
+        "__node__",
+        "__node-sys__",
+        "__node-__",
+        "__node-koord-prod__",
+        "__node-koord-mid__",
+        "__node-koord-batch__",
+        "__node-koord-free__",
+        "sort",
+        "web",
+    ];
+    assert_eq!(names, want);
+    for name in want {
+        assert_eq!(ModelKey::from_file_name(name).unwrap().file_name(), name);
+    }
+    for name in ["", "../web", "a/b", "web.tmp", "__node-koord-gold__"] {
+        assert_eq!(ModelKey::from_file_name(name), None, "{name:?}");
+    }
+}
+
+#[test]
+fn pods_leave_what_their_peak_does_not_need() {
+    let predictor = trained(PredictSettings::default());
+    let class_peak = margin(edge(1.0) + edge(1.0) + 25);
+    let web_peak = margin(edge(1.0));
+    let young = Some(minutes(0));
+    let big = amounts(100_000, 400_000);
+    struct Case {
+        name: &'static str,
+        allocatable: Amounts,
+        pods: Vec<PodView>,
+        reclaimable: i64,
+        peak: i64,
+    }
+    let case =
+        |name, pods, reclaimable, peak| Case { name, allocatable: big, pods, reclaimable, peak };
+    let cases = [
+        case("a warm pod", vec![pod("web")], 4_000 - class_peak, class_peak),
+        case(
+            "a batch pod lends nothing here",
+            vec![pod("web"), PodView { priority: PriorityClass::Batch, ..pod("sort") }],
+            4_000 - class_peak,
+            class_peak,
+        ),
+        case(
+            "a young pod keeps its request",
+            vec![PodView { started: young, ..pod("web") }],
+            0,
+            4_000,
+        ),
+        case(
+            "a pod that never started is young",
+            vec![PodView { started: None, ..pod("web") }],
+            0,
+            4_000,
+        ),
+        case(
+            "a young pod counts in the sum of requests",
+            vec![pod("web"), PodView { started: young, ..pod("web") }],
+            4_000 - web_peak,
+            web_peak + 4_000,
+        ),
+        case("a pod without a model keeps its request", vec![pod("new")], 0, 4_000),
+        case(
+            "a deleted pod is not there",
+            vec![PodView { is_deleting: true, ..pod("web") }],
+            0,
+            class_peak,
+        ),
+        case(
+            "a finished pod is not there",
+            vec![PodView { phase: PodPhase::Succeeded, ..pod("web") }],
+            0,
+            class_peak,
+        ),
+        Case {
+            allocatable: amounts(3_000, 400_000),
+            ..case(
+                "an oversold node lends what it has",
+                vec![pod("web")],
+                3_000 - class_peak,
+                class_peak,
+            )
+        },
+        Case {
+            allocatable: amounts(1_000, 400_000),
+            ..case("a full node lends nothing", vec![pod("web")], 0, class_peak)
+        },
+    ];
+    for Case { name, allocatable, pods, reclaimable, peak } in cases {
+        let estimate = predictor.estimate(allocatable, pods.iter(), minutes(60)).unwrap();
+        assert_eq!(estimate.reclaimable.cpu, MilliCpu(reclaimable), "{name}: reclaimable");
+        assert_eq!(estimate.peak.cpu, MilliCpu(peak), "{name}: peak");
+    }
+}
+
+#[test]
+fn without_the_system_nothing_can_be_said() {
+    let mut predictor = Predictor::new(PredictSettings::default());
+    predictor.train(&training(None, &[("web", PriorityClass::Prod, 1.0)]), start());
+    let pods = [pod("web")];
+    assert_eq!(
+        predictor.estimate(amounts(8_000, 8_000), pods.iter(), minutes(1)),
+        Err(EstimateError::NoModel { what: "the system" }),
+    );
+}
+
+fn settings(dir: &Path) -> PredictSettings {
+    PredictSettings { checkpoint_dir: Some(dir.to_owned()), ..PredictSettings::default() }
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+fn world(uids: &[&str]) -> World {
+    let pods = uids.iter().map(|uid| std::sync::Arc::new(pod(uid))).collect();
+    World { pods, ..World::default() }
+}
+
+#[test]
+fn a_restart_keeps_what_was_learned() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut before = trained(settings(dir.path()));
+    before.checkpoint_all(minutes(60));
+    let mut after = Predictor::new(settings(dir.path()));
+    after.restore(&world(&["web", "sort"]), minutes(61));
+    assert_eq!(after.models(), before.models());
+    let pods = [pod("web")];
+    let estimate = |predictor: &Predictor| {
+        predictor.estimate(amounts(8_000, 8_000), pods.iter(), minutes(61)).unwrap()
+    };
+    assert_eq!(estimate(&after), estimate(&before));
+}
+
+#[test]
+fn files_that_mean_nothing_are_removed_on_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    trained(settings(dir.path())).checkpoint_all(minutes(60));
+    let good = fs::read_to_string(dir.path().join("web")).unwrap();
+    let put = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
+    put("broken", "{\"UID\":");
+    put("half.tmp", &good);
+    put("newer", &good.replace("\"Version\":1", "\"Version\":2"));
+    put("odd", &good.replace("\"22\":10000", "\"999\":10000"));
+    put("huge", &" ".repeat(100_000));
+    let mut predictor = Predictor::new(settings(dir.path()));
+    predictor.restore(&world(&["web", "broken", "half", "newer", "odd", "huge"]), minutes(61));
+    assert!(predictor.models.contains_key(&ModelKey::Pod("web".to_owned())));
+    let want = [
+        "__node-__",
+        "__node-koord-batch__",
+        "__node-koord-free__",
+        "__node-koord-mid__",
+        "__node-koord-prod__",
+        "__node-sys__",
+        "__node__",
+        "web",
+    ];
+    assert_eq!(names(dir.path()), want, "sort left the node, the others are unusable");
+    assert_eq!(predictor.models(), want.len());
+}
+
+#[test]
+fn a_checkpoint_older_than_two_half_lives_is_no_evidence() {
+    let dir = tempfile::tempdir().unwrap();
+    trained(settings(dir.path())).checkpoint_all(minutes(60));
+    let cases = [("a day later", 24 * 60, 8), ("and a minute", 24 * 60 + 60, 0)];
+    for (name, later, want) in cases {
+        let mut predictor = Predictor::new(settings(dir.path()));
+        predictor.restore(&world(&["web"]), minutes(later));
+        assert_eq!(predictor.models(), want, "{name}");
+    }
+}
+
+#[test]
+fn a_file_of_the_reference_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = r#"{"UID":"","CPU":{"referenceTimestamp":"2025-05-25T00:00:00Z","bucketWeights":{"22":10000,"30":3},"totalWeight":61.5},"Memory":{"referenceTimestamp":"2025-05-25T00:00:00Z","bucketWeights":{"40":10000},"totalWeight":60.25},"LastUpdated":"2025-05-25T08:30:00.123456789+08:00"}"#;
+    fs::write(dir.path().join("web"), text).unwrap();
+    let mut predictor = Predictor::new(settings(dir.path()));
+    predictor.restore(&world(&["web"]), minutes(60));
+    let model = &predictor.models[&ModelKey::Pod("web".to_owned())];
+    assert_eq!(model.cpu.percentile(0.95), Buckets::cpu().start(23));
+    assert_eq!(model.memory.percentile(0.98), Buckets::memory().start(41));
+}
+
+#[test]
+fn checkpoints_are_written_in_turns() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut predictor =
+        Predictor::new(PredictSettings { checkpoints_per_step: 4, ..settings(dir.path()) });
+    let sample = training(Some(4.0), &[("web", PriorityClass::Prod, 1.0)]);
+    let mut counts = Vec::new();
+    for minute in 0..4 {
+        predictor.train(&sample, minutes(minute));
+        predictor.checkpoint(minutes(minute));
+        counts.push(names(dir.path()).len());
+    }
+    assert_eq!(counts, [4, 8, 8, 8], "eight models, four a step, none twice in ten minutes");
+    let written = |predictor: &Predictor| {
+        predictor.models.values().filter(|model| model.written == Some(minutes(10))).count()
+    };
+    predictor.train(&sample, minutes(10));
+    predictor.checkpoint(minutes(10));
+    assert_eq!(written(&predictor), 4, "the first four are due again");
+}
+
+#[test]
+fn a_full_disk_does_not_stop_training() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("not-a-directory");
+    fs::write(&file, "").unwrap();
+    let mut predictor = trained(settings(&file));
+    predictor.checkpoint(minutes(60));
+    predictor.restore(&World::default(), minutes(60));
+    assert_eq!(predictor.models(), 9);
+}
+
+#[test]
+fn who_is_silent_for_half_an_hour_is_forgotten() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut predictor = trained(settings(dir.path()));
+    predictor.checkpoint_all(minutes(60));
+    let sample = training(Some(4.0), &[("web", PriorityClass::Prod, 1.0)]);
+    predictor.train(&sample, minutes(89));
+    predictor.forget(minutes(89));
+    assert_eq!(predictor.models(), 9, "half an hour is not over");
+    predictor.train(&sample, minutes(90));
+    predictor.forget(minutes(90));
+    assert_eq!(predictor.models(), 8);
+    assert!(!dir.path().join("sort").exists());
+    predictor.forget(start());
+    assert_eq!(predictor.models(), 8, "a clock that was set back makes nobody old");
+}

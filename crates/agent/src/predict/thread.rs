@@ -1,0 +1,123 @@
+//! Who trains the models? A thread of its own, because writing checkpoints waits for the disk.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+
+use super::{Estimate, EstimateError, PredictSettings, Predictor, Training};
+use crate::series::Metrics;
+use crate::view::{Amounts, Clock, PodView, SharedWorld};
+
+/// The models, for those who ask what they say.
+#[derive(Debug, Clone)]
+pub struct Prediction {
+    predictor: Arc<Mutex<Predictor>>,
+}
+
+impl Prediction {
+    pub fn new(predictor: Predictor) -> Self {
+        Self { predictor: Arc::new(Mutex::new(predictor)) }
+    }
+
+    /// What can be lent and what is needed at most, given the pods that have samples.
+    pub fn estimate<'a>(
+        &self,
+        allocatable: Amounts,
+        pods: impl Iterator<Item = &'a PodView>,
+        now: Timestamp,
+    ) -> Result<Estimate, EstimateError> {
+        self.predictor.lock().estimate(allocatable, pods, now)
+    }
+
+    pub fn models(&self) -> usize {
+        self.predictor.lock().models()
+    }
+}
+
+/// Trains until it is stopped.
+#[derive(Debug)]
+pub struct PredictThread {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl PredictThread {
+    /// Starts training. Models come back from disk as soon as the world has pods, because only then
+    /// is it known which checkpoints still belong to somebody.
+    pub fn start(
+        settings: PredictSettings,
+        metrics: Metrics,
+        world: SharedWorld,
+        clock: Clock,
+    ) -> io::Result<(Self, Prediction)> {
+        let prediction = Prediction::new(Predictor::new(settings.clone()));
+        let stop = Arc::new(AtomicBool::new(false));
+        let trainer = Trainer {
+            interval: settings.training_interval,
+            metrics,
+            world,
+            clock,
+            prediction: prediction.clone(),
+            is_restored: false,
+        };
+        let stopped = stop.clone();
+        let thread = thread::Builder::new()
+            .name("predict".to_owned())
+            .spawn(move || trainer.run(&stopped))?;
+        Ok((Self { stop, thread }, prediction))
+    }
+
+    /// Stops after writing all models to disk.
+    pub fn stop(self) {
+        self.stop.store(true, Ordering::Release);
+        self.thread.thread().unpark();
+        if self.thread.join().is_err() {
+            tracing::error!("the prediction thread panicked");
+        }
+    }
+}
+
+struct Trainer {
+    interval: Duration,
+    metrics: Metrics,
+    world: SharedWorld,
+    clock: Clock,
+    prediction: Prediction,
+    is_restored: bool,
+}
+
+impl Trainer {
+    fn run(mut self, stop: &AtomicBool) {
+        let mut due = self.clock.now() + self.interval;
+        while !stop.load(Ordering::Acquire) {
+            let now = self.clock.now();
+            if now < due {
+                thread::park_timeout(due - now);
+                continue;
+            }
+            due = now + self.interval;
+            self.step(now, Timestamp::now());
+        }
+        self.prediction.predictor.lock().checkpoint_all(Timestamp::now());
+    }
+
+    fn step(&mut self, now: Duration, wall: Timestamp) {
+        let world = self.world.load();
+        let mut predictor = self.prediction.predictor.lock();
+        if !self.is_restored && !world.pods.is_empty() {
+            predictor.restore(&world, wall);
+            self.is_restored = true;
+        }
+        let training = Training::from_metrics(&self.metrics, &world, now, self.interval);
+        predictor.train(&training, wall);
+        predictor.forget(wall);
+        if self.is_restored {
+            predictor.checkpoint(wall);
+        }
+    }
+}

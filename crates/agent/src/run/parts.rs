@@ -1,0 +1,430 @@
+//! The parts of a running agent.
+
+use std::fmt::Debug;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::kind::{Device, NodeMetric, NodeResourceTopology, NodeSlo};
+use api::protocol::gate::AgentGate;
+use api::protocol::metric::agent::internal::{NODE_USED_CPU, NODE_USED_MEMORY, START_TIME};
+use arc_swap::ArcSwap;
+use host::cgroup::{KubeQos, Layout, Tree};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
+use kube::{Api, Client};
+use serde::de::DeserializeOwned;
+use tokio::sync::{mpsc, watch};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info, warn};
+
+use super::RunError;
+use crate::audit::{Audit, Record};
+use crate::collect::CollectThread;
+use crate::config::Config;
+use crate::exposition::Exposition;
+use crate::health::Health;
+use crate::kubelet::Kubelet;
+use crate::object::{self, Need, Seen};
+use crate::pods::{Pods, from_api, from_kubelet};
+use crate::predict::{PredictThread, Prediction};
+use crate::series::{Measure, Metrics, Subject};
+use crate::server::{self, Shown};
+use crate::topology::publish::KubeletSource;
+use crate::view::{Clock, SharedWorld, World};
+use crate::{device, pleg, status, topology, world};
+
+/// How long threads may take to stop; the process has ten seconds.
+const STOP: Duration = Duration::from_secs(5);
+
+/// How long a part may take before it is named in the log.
+const LATE: Duration = Duration::from_secs(30);
+
+/// All parts of a running agent.
+pub(super) struct Agent {
+    config: Config,
+    client: Client,
+    layout: Layout,
+    stop: CancellationToken,
+    tasks: JoinSet<&'static str>,
+    serving: Option<JoinHandle<io::Result<()>>>,
+    health: Health,
+    exposition: Exposition,
+    audit: Audit,
+    clock: Clock,
+    world: SharedWorld,
+    collect: Option<CollectThread>,
+    predict: Option<PredictThread>,
+    pleg: Option<pleg::Stop>,
+}
+
+/// What is known of the cluster, for parts that look at more than the world.
+struct Known {
+    node: watch::Receiver<Seen<Node>>,
+    pods: watch::Receiver<Pods>,
+    kubelet: watch::Receiver<Option<Kubelet>>,
+}
+
+impl Agent {
+    pub(super) fn start(
+        mut config: Config,
+        client: Client,
+        tree: &Tree,
+        layout: Layout,
+        stop: CancellationToken,
+    ) -> Result<Self, RunError> {
+        let exposition = Exposition::new(&config.node_name);
+        let now = Timestamp::now().as_duration().as_secs_f64();
+        exposition.publish("start", |group| group.set(&START_TIME, &[], now));
+        let health = Health::default();
+        exposition.show_health(health.clone());
+        config.collect.gates = config.gates.clone();
+        config.collect.best_effort_cgroup = layout.class(KubeQos::BestEffort).as_str().to_owned();
+        let mut agent = Self {
+            audit: Audit::new(config.audit.clone()),
+            world: Arc::new(ArcSwap::from_pointee(World::default())),
+            config,
+            client,
+            layout,
+            stop,
+            tasks: JoinSet::new(),
+            serving: None,
+            health,
+            exposition,
+            clock: Clock::start(),
+            collect: None,
+            predict: None,
+            pleg: None,
+        };
+        let node = agent.watch::<Node>("node", Need::Object);
+        let slo = agent.watch::<NodeSlo>("nodeslo", Need::Answer);
+        let node_metric = agent.watch::<NodeMetric>("nodemetric", Need::Answer);
+        let known = agent.start_pods(tree, node);
+        agent.start_world(&known, slo, node_metric.clone());
+        let (metrics, prediction) = agent.start_threads(tree)?;
+        agent.start_report(metrics, prediction, node_metric);
+        agent.start_topology(&known);
+        agent.start_devices(&known);
+        agent.start_server();
+        agent.finish_start();
+        Ok(agent)
+    }
+
+    /// Waits for shutdown, or for a part that ends before.
+    pub(super) async fn wait(&mut self) -> Result<(), RunError> {
+        let serving = async {
+            match &mut self.serving {
+                Some(serving) => serving.await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = self.stop.cancelled() => Ok(()),
+            Some(ended) = self.tasks.join_next() => {
+                if self.stop.is_cancelled() {
+                    return Ok(());
+                }
+                let name = ended.unwrap_or("that panicked");
+                Err(RunError::Ended { name })
+            }
+            served = serving => {
+                self.serving = None;
+                match served {
+                    Ok(Ok(())) if self.stop.is_cancelled() => Ok(()),
+                    Ok(Err(source)) => Err(RunError::Serve(source)),
+                    _ => Err(RunError::Ended { name: "server" }),
+                }
+            }
+        }
+    }
+
+    /// Ends everything; what takes too long is left behind.
+    pub(super) async fn stop(mut self) {
+        self.stop.cancel();
+        self.pleg = None;
+        let (collect, predict) = (self.collect.take(), self.predict.take());
+        let threads = tokio::task::spawn_blocking(move || {
+            if let Some(collect) = collect {
+                collect.stop();
+            }
+            // Last, because it writes what it has learned to disk.
+            if let Some(predict) = predict {
+                predict.stop();
+            }
+        });
+        let all = async {
+            while self.tasks.join_next().await.is_some() {}
+            if let Some(serving) = self.serving.take() {
+                let _ = serving.await;
+            }
+            threads.await
+        };
+        match tokio::time::timeout(STOP, all).await {
+            Ok(Ok(())) => info!("the agent has stopped"),
+            Ok(Err(_)) => error!("a thread of the agent panicked while it stopped"),
+            Err(_) => warn!("parts of the agent did not stop in time"),
+        }
+    }
+
+    fn spawn(&mut self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(async move {
+            task.await;
+            name
+        });
+    }
+
+    /// Follows the object of this kind that has the node's name.
+    fn watch<K>(&mut self, name: &'static str, need: Need) -> watch::Receiver<Seen<K>>
+    where
+        K: kube::Resource<DynamicType = ()>
+            + Clone
+            + Debug
+            + DeserializeOwned
+            + Send
+            + Sync
+            + 'static,
+    {
+        let (sender, receiver) = watch::channel(Seen::Waiting);
+        let api: Api<K> = Api::all(self.client.clone());
+        let part = self.health.part(name);
+        let (node, stop) = (self.config.node_name.clone(), self.stop.clone());
+        self.spawn(name, object::follow(api, node, need, sender, part, stop));
+        receiver
+    }
+
+    fn start_pods(&mut self, tree: &Tree, node: watch::Receiver<Seen<Node>>) -> Known {
+        let (pods_sender, pods) = watch::channel(Pods::default());
+        let (kubelet_sender, kubelet) = watch::channel(None);
+        let part = self.health.part("pods");
+        let (client, stop) = (self.client.clone(), self.stop.clone());
+        let (node_name, layout) = (self.config.node_name.clone(), self.layout.clone());
+        if let Some(access) = &self.config.kubelet {
+            let settings = access.settings.clone();
+            let asking = from_kubelet::Asking {
+                node_name,
+                layout,
+                settings,
+                node: node.clone(),
+                changes: self.start_pleg(tree),
+                metrics: self.exposition.clone(),
+                part,
+            };
+            let follow = from_kubelet::follow(asking, client, pods_sender, kubelet_sender, stop);
+            self.spawn("pods", follow);
+        } else {
+            let (sender, mut listed) = watch::channel(None);
+            self.spawn("pods", from_api::follow(client, node_name, layout, sender, stop));
+            let forward = async move {
+                while listed.changed().await.is_ok() {
+                    if let Some(pods) = listed.borrow_and_update().clone() {
+                        part.ready();
+                        pods_sender.send_replace(pods);
+                    }
+                }
+            };
+            self.spawn("pods", forward);
+        }
+        Known { node, pods, kubelet }
+    }
+
+    /// Changes of control groups; none come where they cannot be watched.
+    fn start_pleg(&mut self, tree: &Tree) -> mpsc::Receiver<pleg::Change> {
+        let real = |qos| tree.fs().real_path(&tree.main_dir(&self.layout.class(qos)));
+        let parents: Vec<PathBuf> = KubeQos::ALL.into_iter().filter_map(real).collect();
+        if !parents.is_empty() {
+            match pleg::follow(parents) {
+                Ok((changes, stop)) => {
+                    self.pleg = Some(stop);
+                    return changes;
+                }
+                Err(error) => warn!(%error, "control groups are not watched, only polled"),
+            }
+        }
+        // Nobody sends: the receiver is closed, and its reader never hears of a change.
+        mpsc::channel(1).1
+    }
+
+    fn start_world(
+        &mut self,
+        known: &Known,
+        slo: watch::Receiver<Seen<NodeSlo>>,
+        node_metric: watch::Receiver<Seen<NodeMetric>>,
+    ) {
+        let gathering = world::Gathering {
+            layout: self.layout.clone(),
+            node: known.node.clone(),
+            slo,
+            node_metric,
+            pods: known.pods.clone(),
+            exposition: self.exposition.clone(),
+        };
+        let follow = world::follow(gathering, self.world.clone(), self.stop.clone());
+        self.spawn("world", follow);
+    }
+
+    fn start_threads(&mut self, tree: &Tree) -> Result<(Metrics, Prediction), RunError> {
+        let failed = |name| move |source| RunError::Thread { name, source };
+        let settings = self.config.collect.clone();
+        let interval = settings.usage_interval;
+        let (world, clock) = (self.world.clone(), self.clock);
+        let collect = CollectThread::start(settings, tree.clone(), world.clone(), clock);
+        let (collect, metrics) = collect.map_err(failed("collect"))?;
+        self.collect = Some(collect);
+        let settings = self.config.predict.clone();
+        let predict = PredictThread::start(settings, metrics.clone(), world, clock);
+        let (predict, prediction) = predict.map_err(failed("predict"))?;
+        self.predict = Some(predict);
+
+        let live = metrics.clone();
+        self.exposition.read_live(move |group| {
+            let recent = |measure| live.recent(Subject::Node, measure, clock.now(), 10 * interval);
+            if let Some(cores) = recent(Measure::Cpu) {
+                group.set(&NODE_USED_CPU, &[], cores);
+            }
+            if let Some(bytes) = recent(Measure::Memory) {
+                group.set(&NODE_USED_MEMORY, &[], bytes);
+            }
+        });
+        let part = self.health.part("samples");
+        let (seen, stop) = (metrics.clone(), self.stop.clone());
+        self.spawn("samples", watch_samples(seen, clock, interval, part, stop));
+        Ok((metrics, prediction))
+    }
+
+    fn start_report(
+        &mut self,
+        metrics: Metrics,
+        prediction: Prediction,
+        object: watch::Receiver<Seen<NodeMetric>>,
+    ) {
+        let Some(settings) = self.config.report else { return };
+        let reporting = status::Reporting {
+            node_name: self.config.node_name.clone(),
+            settings,
+            gauges: self.config.gates.is_on(AgentGate::NodeMetricPromMetrics),
+            metrics,
+            prediction: Some(prediction),
+            world: self.world.clone(),
+            clock: self.clock,
+            object,
+            exposition: self.exposition.clone(),
+            part: self.health.part("report"),
+        };
+        self.spawn("report", status::follow(reporting, self.client.clone(), self.stop.clone()));
+    }
+
+    fn start_topology(&mut self, known: &Known) {
+        let object = self.watch::<NodeResourceTopology>("noderesourcetopology", Need::Answer);
+        let gates = &self.config.gates;
+        let kubelet = match &self.config.kubelet {
+            Some(access) if access.ask_config => {
+                let connection = known.kubelet.clone();
+                KubeletSource::Ask { connection, root: access.root.clone() }
+            }
+            _ => KubeletSource::None,
+        };
+        let publishing = topology::publish::Publishing {
+            node_name: self.config.node_name.clone(),
+            interval: self.config.topology_interval,
+            is_written: gates.is_on(AgentGate::NodeTopologyReport),
+            huge_pages: gates.is_on(AgentGate::HugePageReport),
+            per_cpu_metrics: gates.is_on(AgentGate::PerCPUMetric),
+            kubelet,
+            fs: self.config.host.clone(),
+            node: known.node.clone(),
+            pods: known.pods.clone(),
+            object,
+            exposition: self.exposition.clone(),
+            part: self.health.part("topology"),
+        };
+        let (client, stop) = (self.client.clone(), self.stop.clone());
+        self.spawn("topology", topology::publish::follow(publishing, client, stop));
+    }
+
+    fn start_devices(&mut self, known: &Known) {
+        if !self.config.gates.is_on(AgentGate::Accelerators) {
+            return;
+        }
+        let object = self.watch::<Device>("device", Need::Answer);
+        let publishing = device::Publishing {
+            node_name: self.config.node_name.clone(),
+            interval: self.config.topology_interval,
+            dir: self.config.device_dir.clone(),
+            node: known.node.clone(),
+            object,
+            part: self.health.part("devices"),
+        };
+        self.spawn("devices", device::follow(publishing, self.client.clone(), self.stop.clone()));
+    }
+
+    fn start_server(&mut self) {
+        let Some(listener) = self.config.listener.take() else { return };
+        let gates = &self.config.gates;
+        let is_audited =
+            gates.is_on(AgentGate::AuditEvents) && gates.is_on(AgentGate::AuditEventsHTTPHandler);
+        let shown = Shown {
+            metrics: self.exposition.clone(),
+            health: self.health.clone(),
+            audit: is_audited.then(|| self.audit.clone()),
+        };
+        self.serving = Some(tokio::spawn(server::serve(listener, shown, self.stop.clone())));
+    }
+
+    fn finish_start(&mut self) {
+        let (audit, stop) = (self.audit.clone(), self.stop.clone());
+        let flushing = async move {
+            audit.flush_until(stop.clone()).await;
+            stop.cancelled().await;
+        };
+        self.spawn("audit", flushing);
+        let (health, stop) = (self.health.clone(), self.stop.clone());
+        self.spawn("late parts", name_late_parts(health, stop));
+        let groups = self.layout.kubepods();
+        let message = format!("control groups below {groups}");
+        self.audit.record(Record::node(Timestamp::now(), 1, "AgentStarted", message));
+        info!(node = self.config.node_name, %groups, "the agent is running");
+    }
+}
+
+/// Beats for the kernel thread as long as the node is measured.
+async fn watch_samples(
+    metrics: Metrics,
+    clock: Clock,
+    interval: Duration,
+    part: crate::health::Part,
+    stop: CancellationToken,
+) {
+    let mut last = None;
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(interval) => {}
+        }
+        let newest = metrics.latest(Subject::Node, Measure::Cpu).map(|sample| sample.at);
+        let Some(at) = newest else {
+            if clock.now() > LATE {
+                part.lacks("the node's CPU usage has not been measured yet");
+            }
+            continue;
+        };
+        if last != Some(at) {
+            last = Some(at);
+            part.beat(interval, std::time::Instant::now());
+            part.ready();
+        }
+    }
+}
+
+/// Names once what has not become ready in half a minute.
+async fn name_late_parts(health: Health, stop: CancellationToken) {
+    tokio::select! {
+        () = stop.cancelled() => return,
+        () = tokio::time::sleep(LATE) => {}
+    }
+    for (part, reason) in health.lacking() {
+        warn!(part, reason, "a part of the agent is late");
+    }
+    stop.cancelled().await;
+}

@@ -1,0 +1,8 @@
+//! The agent against an API server in this process, a host made of text, and a kubelet that lies.
+
+mod gate;
+mod host;
+mod kubelet;
+mod outages;
+mod reports;
+mod rig;
