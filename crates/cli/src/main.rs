@@ -3,6 +3,7 @@
 mod agent;
 mod bench;
 mod config;
+mod doctor;
 mod down;
 mod input;
 mod install;
@@ -45,6 +46,7 @@ enum Command {
     Get(object::get::Arguments),
     Apply(object::apply::Arguments),
     Delete(object::delete::Arguments),
+    Doctor(doctor::Arguments),
     /// Check configuration, or show what a node gets from it
     #[command(subcommand)]
     Config(config::Command),
@@ -84,6 +86,7 @@ fn main() -> ExitCode {
         Command::Get(arguments) => object::run(arguments.run()),
         Command::Apply(arguments) => object::run(arguments.run()),
         Command::Delete(arguments) => object::run(arguments.run()),
+        Command::Doctor(arguments) => arguments.run(),
         Command::Config(command) => command.run(),
         Command::Install(command) => command.run(),
         Command::Bench(command) => command.run(),

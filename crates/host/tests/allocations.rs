@@ -1,5 +1,6 @@
 //! Reading again costs no allocation.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on may stop")]
 #![expect(unsafe_code, reason = "a counting allocator is one")]
 
 use std::alloc::{GlobalAlloc, Layout, System};

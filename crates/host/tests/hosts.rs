@@ -1,5 +1,7 @@
 //! The recorded hosts, read through the typed layer.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on may stop")]
+
 #[path = "hosts/faults.rs"]
 mod faults;
 #[path = "hosts/groups.rs"]

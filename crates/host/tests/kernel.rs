@@ -7,6 +7,8 @@
 //!
 //! `TIDEPOOL_TEST_TOPOLOGY=cpus=8,cores=4,sockets=2,nodes=2` says what the machine is known to have.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on may stop")]
+
 use std::env;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;

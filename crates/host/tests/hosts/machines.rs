@@ -112,7 +112,7 @@ fn cache_and_bandwidth_are_divided_by_group() {
     assert_eq!(info.bandwidth.unwrap().step, 10);
     assert_eq!(info.l3_counters.len(), 3);
     let be = Group::new("BE").unwrap();
-    assert_eq!(resctrl.groups().unwrap(), [be.clone()]);
+    assert_eq!(resctrl.groups().unwrap(), std::slice::from_ref(&be));
     let mut schemata = resctrl.schemata(&be).unwrap().value().unwrap();
     assert_eq!(schemata.get(&Resource::L3), Some(&BTreeMap::from([(0, 0xf), (1, 0xf)])));
     schemata.set(Resource::L3, BTreeMap::from([(0, 0x3), (1, 0x7)]));
