@@ -26,21 +26,41 @@ use crate::{
 /// A part of the suite.
 struct Step {
     name: &'static str,
-    /// Worth running after every edit.
-    quick: bool,
+    suites: Suites,
     run: fn(&Repository) -> Result<Tally>,
 }
 
+/// Which suites a step is part of: the quick one is for after every edit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Suites {
+    Both,
+    Quick,
+    Whole,
+}
+
+impl Suites {
+    fn include(self, quick: bool) -> bool {
+        match self {
+            Self::Both => true,
+            Self::Quick => quick,
+            Self::Whole => !quick,
+        }
+    }
+}
+
+use Suites::{Both, Quick, Whole};
+
 const STEPS: &[Step] = &[
-    Step { name: "prerequisites", quick: false, run: check_prerequisites },
-    Step { name: "format", quick: true, run: check_format },
-    Step { name: "lints", quick: true, run: check_lints },
-    Step { name: "layers", quick: true, run: check_layers },
-    Step { name: "reference pages", quick: false, run: check_pages },
-    Step { name: "tests", quick: true, run: run_tests },
-    Step { name: "guest kernel", quick: false, run: run_in_guest },
-    Step { name: "repository rules", quick: false, run: check_rules },
-    Step { name: "fuzz smoke", quick: false, run: smoke_fuzz_targets },
+    Step { name: "prerequisites", suites: Whole, run: check_prerequisites },
+    Step { name: "format", suites: Both, run: check_format },
+    Step { name: "lints", suites: Both, run: check_lints },
+    Step { name: "layers", suites: Both, run: check_layers },
+    Step { name: "reference pages", suites: Whole, run: check_pages },
+    Step { name: "tests", suites: Quick, run: run_tests_in_brief },
+    Step { name: "tests", suites: Whole, run: run_tests_at_length },
+    Step { name: "guest kernel", suites: Whole, run: run_in_guest },
+    Step { name: "repository rules", suites: Whole, run: check_rules },
+    Step { name: "fuzz smoke", suites: Whole, run: smoke_fuzz_targets },
 ];
 
 /// Runs the suite, prints the results, and says whether all is well.
@@ -48,7 +68,8 @@ pub(crate) fn run(repository: &Repository, quick: bool) -> Result<bool> {
     let start = Instant::now();
     let mut tally = Tally::default();
     let mut times = Vec::new();
-    let (steps, left_out): (Vec<_>, Vec<_>) = STEPS.iter().partition(|step| step.quick || !quick);
+    let (steps, left_out): (Vec<_>, Vec<_>) =
+        STEPS.iter().partition(|step| step.suites.include(quick));
     for step in steps {
         let begin = Instant::now();
         println!("[{:6.1} s] {}", start.elapsed().as_secs_f64(), step.name);
@@ -64,8 +85,9 @@ pub(crate) fn run(repository: &Repository, quick: bool) -> Result<bool> {
     for (name, elapsed, verdict) in times {
         println!("{:9.1} s  {name}: {verdict}", elapsed.as_secs_f64());
     }
-    if !left_out.is_empty() {
-        let names: Vec<_> = left_out.iter().map(|step| step.name).collect();
+    if quick {
+        let names: Vec<_> =
+            left_out.iter().map(|step| step.name).filter(|name| *name != "tests").collect();
         println!("left out by --quick: {}", names.join(", "));
     }
     if on_ci() {
@@ -147,8 +169,20 @@ fn check_pages(repository: &Repository) -> Result<Tally> {
     Ok(single("reference pages", outcome))
 }
 
-fn run_tests(repository: &Repository) -> Result<Tally> {
+/// How often the crash test kills a server, when there is time.
+const CRASH_ROUNDS: (&str, &str) = ("TIDEPOOL_TEST_ROUNDS", "200");
+
+fn run_tests_in_brief(repository: &Repository) -> Result<Tally> {
+    run_tests(repository, &[])
+}
+
+fn run_tests_at_length(repository: &Repository) -> Result<Tally> {
+    run_tests(repository, &[CRASH_ROUNDS])
+}
+
+fn run_tests(repository: &Repository, settings: &[(&str, &str)]) -> Result<Tally> {
     let mut command = cargo(repository, &["test", "--workspace", "--locked", "--no-fail-fast"]);
+    command.envs(settings.iter().copied());
     // The quick suite takes what is there; the whole one has made sure of it.
     if let Ok(kubectl) = kubectl::ensure_present() {
         command.env(kubectl::VARIABLE, kubectl);
