@@ -4,6 +4,7 @@ mod agent;
 mod bench;
 mod config;
 mod down;
+mod explain;
 mod go_flags;
 mod input;
 mod install;
@@ -48,6 +49,9 @@ enum Command {
     Get(object::get::Arguments),
     Apply(object::apply::Arguments),
     Delete(object::delete::Arguments),
+    /// Explain where a number comes from
+    #[command(subcommand)]
+    Explain(explain::Command),
     /// Check configuration, or show what a node gets from it
     #[command(subcommand)]
     Config(config::Command),
@@ -91,6 +95,7 @@ fn main() -> ExitCode {
         Command::Get(arguments) => object::run(arguments.run()),
         Command::Apply(arguments) => object::run(arguments.run()),
         Command::Delete(arguments) => object::run(arguments.run()),
+        Command::Explain(command) => object::run(command.run()),
         Command::Config(command) => command.run(),
         Command::Install(command) => command.run(),
         Command::Bench(command) => command.run(),
