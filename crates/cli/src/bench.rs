@@ -2,6 +2,7 @@
 
 mod api;
 mod burn;
+mod manager;
 mod progress;
 mod react;
 mod webhook;
@@ -14,6 +15,7 @@ use crate::Outcome;
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Api(api::Arguments),
+    Manager(manager::Arguments),
     React(react::Arguments),
     #[command(hide = true)]
     Burn(burn::Arguments),
@@ -27,6 +29,7 @@ impl Command {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
         match self {
             Self::Api(arguments) => arguments.run(),
+            Self::Manager(arguments) => arguments.run(),
             Self::React(arguments) => arguments.run(),
             Self::Burn(arguments) => arguments.run(),
             Self::ApiServer(arguments) => arguments.run(),

@@ -5,6 +5,7 @@ mod bench;
 mod config;
 mod doctor;
 mod down;
+mod explain;
 mod go_flags;
 mod input;
 mod install;
@@ -50,6 +51,9 @@ enum Command {
     Apply(object::apply::Arguments),
     Delete(object::delete::Arguments),
     Doctor(doctor::Arguments),
+    /// Explain where a number comes from
+    #[command(subcommand)]
+    Explain(explain::Command),
     /// Check configuration, or show what a node gets from it
     #[command(subcommand)]
     Config(config::Command),
@@ -94,6 +98,7 @@ fn main() -> ExitCode {
         Command::Apply(arguments) => object::run(arguments.run()),
         Command::Delete(arguments) => object::run(arguments.run()),
         Command::Doctor(arguments) => arguments.run(),
+        Command::Explain(command) => object::run(command.run()),
         Command::Config(command) => command.run(),
         Command::Install(command) => command.run(),
         Command::Bench(command) => command.run(),

@@ -72,6 +72,10 @@ impl Cluster {
 }
 
 impl Session {
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
     /// Path of the object, or of its collection when it has no name.
     fn path(&self, kind: &Kind, namespace: Option<&str>, name: Option<&str>) -> String {
         let mut path = kind.root();

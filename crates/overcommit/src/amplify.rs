@@ -58,8 +58,7 @@ fn ratios(
     let mut all: Vec<(&str, f64)> = others.map(|(name, ratio)| (name.as_str(), *ratio)).collect();
     all.extend(cpu.map(|ratio| (CPU, ratio)));
     all.sort_unstable_by_key(|(name, _)| *name);
-    // Written so that NaN is refused, too.
-    if let Some((_, ratio)) = all.iter().find(|(_, ratio)| !(*ratio >= 1.0)) {
+    if let Some((_, ratio)) = all.iter().find(|(_, ratio)| *ratio < 1.0 || ratio.is_nan()) {
         return Err(Trouble::Shrinks(*ratio));
     }
     Ok((!all.is_empty()).then(|| print(&all)))

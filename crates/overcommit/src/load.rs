@@ -71,6 +71,7 @@ impl Charge {
 }
 
 /// One line of the join between pods and report.
+#[expect(clippy::large_enum_variant, reason = "lives for one turn of a loop")]
 pub(crate) enum Line<'a> {
     LentTo,
     /// A pod with what it is charged, or a report without a pod.

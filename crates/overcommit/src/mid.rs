@@ -29,6 +29,7 @@ pub enum Bound {
 }
 
 /// The sum in its parts.
+#[expect(clippy::large_enum_variant, reason = "one a decision, and never in a list")]
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Why {
     Static {

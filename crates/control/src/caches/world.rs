@@ -111,7 +111,7 @@ impl Entry {
         Touch {
             metric: was && matches!(kind, Kind::Node | Kind::Metric),
             slo: was && matches!(kind, Kind::Node | Kind::Slo),
-            resource: was && matches!(kind, Kind::Metric | Kind::Device),
+            resource: was && matches!(kind, Kind::Node | Kind::Metric | Kind::Device),
         }
     }
 }

@@ -80,7 +80,7 @@ impl Wire {
 fn failure(code: StatusCode, reason: &str) -> Response<Body> {
     let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure",
         "message": "made to fail", "reason": reason, "code": code.as_u16()});
-    Response::builder().status(code).body(status.to_string().into()).unwrap()
+    Response::builder().status(code).body(status.to_string().into()).expect("a plain response")
 }
 
 pub(crate) struct Rig {
@@ -108,7 +108,8 @@ pub(crate) async fn rig_with(leadership: Leadership) -> Rig {
     }
     served(&client).await;
     let namespaces: Api<Namespace> = Api::all(client.clone());
-    let namespace = serde_json::from_value(json!({"metadata": {"name": NAMESPACE}})).unwrap();
+    let namespace =
+        serde_json::from_value(json!({"metadata": {"name": NAMESPACE}})).expect("a namespace");
     namespaces.create(&PostParams::default(), &namespace).await.expect("the namespace is new");
 
     let wire = Arc::new(Wire::default());
@@ -130,7 +131,7 @@ pub(crate) async fn rig_with(leadership: Leadership) -> Rig {
         caches: Caches::new(),
         configs,
         leadership,
-        instruments: Instruments::register(&prometheus::Registry::new()).unwrap(),
+        instruments: Instruments::register(&prometheus::Registry::new()).expect("names are free"),
         clock: Clock::from_fn(move || *clock.lock()),
     };
     let (shutdown, mut running) = (CancellationToken::new(), JoinSet::new());

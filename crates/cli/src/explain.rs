@@ -1,0 +1,294 @@
+//! `tidepool explain`: where does a number come from?
+//!
+//! The objects are fetched and given to the very function the manager uses, so that what is
+//! explained is what happens.
+
+mod lines;
+
+use std::collections::BTreeMap;
+
+use anyhow::Context;
+use api::config::{Config, NodeView, Options as Checks};
+use api::kind::{Device, NodeMetric, NodeResourceTopology};
+use api::protocol::name::{NAMESPACE, config_map};
+use clap::{Args, Subcommand, ValueEnum};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use kube::api::ListParams;
+use kube::{Api, Client};
+use overcommit::device::Devices;
+use overcommit::explain::{self, Sum};
+use overcommit::facts::{DeviceFacts, MetricFacts, NodeFacts, PodFacts, TopologyFacts};
+use overcommit::plan::{Options, Why};
+use overcommit::{Inputs, Strategies};
+use serde::Serialize;
+
+use crate::object::Cluster;
+use crate::{Outcome, output};
+
+/// Explain where a number comes from
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Node(NodeArguments),
+}
+
+impl Command {
+    pub(crate) async fn run(self) -> anyhow::Result<Outcome> {
+        match self {
+            Self::Node(arguments) => arguments.run().await,
+        }
+    }
+}
+
+/// Explain what a node lends out
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct NodeArguments {
+    /// Name of the node
+    name: String,
+    /// Which of its resources
+    #[arg(value_enum)]
+    what: Lent,
+    /// Print for programs
+    #[arg(short, long, value_enum)]
+    output: Option<output::Format>,
+    /// Namespace of the ConfigMap slo-controller-config
+    #[arg(long, default_value = NAMESPACE)]
+    config_namespace: String,
+    #[command(flatten)]
+    cluster: Cluster,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  tidepool explain node n1 batch
+  tidepool explain node n1 mid -o json";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Lent {
+    /// What batch work may have: kubernetes.io/batch-cpu and batch-memory
+    Batch,
+    /// What online pods will not need soon: kubernetes.io/mid-cpu and mid-memory
+    Mid,
+}
+
+/// The same for people and programs.
+#[derive(Debug, Serialize)]
+struct Explanation {
+    node: String,
+    /// Why nothing is lent; absent when something is.
+    #[serde(rename = "lendsNothing", skip_serializing_if = "Option::is_none")]
+    lends_nothing: Option<String>,
+    resources: Vec<Sum>,
+    /// What the node shows now.
+    shown: BTreeMap<&'static str, Option<i64>>,
+}
+
+/// Everything about one node that a decision looks at.
+struct Found {
+    node: Node,
+    pods: Vec<Pod>,
+    metric: Option<NodeMetric>,
+    topology: Option<NodeResourceTopology>,
+    device: Option<Device>,
+    config: Option<ConfigMap>,
+}
+
+impl NodeArguments {
+    async fn run(self) -> anyhow::Result<Outcome> {
+        let session = self.cluster.connect().await?;
+        let found = Found::fetch(session.client(), &self.name, &self.config_namespace).await?;
+        let explanation = self.explain(&found, Timestamp::now())?;
+        match self.output {
+            Some(format) => output::print_as(format, &explanation)?,
+            None => output::print(&lines::text(&explanation))?,
+        }
+        Ok(Outcome::Done)
+    }
+
+    fn explain(&self, found: &Found, now: Timestamp) -> anyhow::Result<Explanation> {
+        let object = format!("ConfigMap {}/{}", self.config_namespace, config_map::SLO);
+        let data = found.config.as_ref().and_then(|config| config.data.clone());
+        let (config, _) = Config::load(&data.unwrap_or_default(), None, &object, Checks::default());
+        let view = config.for_node(&found.node.metadata);
+        let why = found.why(&view, now).with_context(|| {
+            format!("{object}: colocation-config cannot be used; run `tidepool config check`")
+        })?;
+        let sums = match self.what {
+            Lent::Batch => explain::batch(&why, &view),
+            Lent::Mid => explain::mid(&why, &view),
+        };
+        let facts = NodeFacts::read(&found.node);
+        let (names, shown) = match self.what {
+            Lent::Batch => (["kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"], facts.batch),
+            Lent::Mid => (["kubernetes.io/mid-cpu", "kubernetes.io/mid-memory"], facts.mid),
+        };
+        let count = |shown: overcommit::facts::Shown| shown.allocatable.map(units::Quantity::value);
+        let [cpu, memory] = names;
+        Ok(Explanation {
+            node: self.name.clone(),
+            lends_nothing: explain::standing(why.standing, &view),
+            resources: sums.into_iter().flatten().collect(),
+            shown: [(cpu, count(shown.cpu)), (memory, count(shown.memory))].into(),
+        })
+    }
+}
+
+impl Found {
+    async fn fetch(client: &Client, name: &str, namespace: &str) -> anyhow::Result<Self> {
+        let nodes: Api<Node> = Api::all(client.clone());
+        let pods: Api<Pod> = Api::all(client.clone());
+        let configs: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+        let on_node = ListParams::default().fields(&format!("spec.nodeName={name}"));
+        // A kind that is not installed is answered like an object that is not there.
+        Ok(Self {
+            node: nodes.get_opt(name).await?.with_context(|| format!("there is no node {name}"))?,
+            pods: pods.list(&on_node).await?.items,
+            metric: Api::all(client.clone()).get_opt(name).await?,
+            topology: Api::all(client.clone()).get_opt(name).await?,
+            device: Api::all(client.clone()).get_opt(name).await?,
+            config: configs.get_opt(config_map::SLO).await?,
+        })
+    }
+
+    /// `None` when the co-location strategy is unavailable.
+    fn why(&self, view: &NodeView, now: Timestamp) -> Option<Why> {
+        let strategies = Strategies::of(view)?;
+        let options = Options::default();
+        let node = NodeFacts::read(&self.node);
+        let pods = self.pods.iter().filter_map(|pod| PodFacts::read(pod, false)).collect();
+        let metric = self.metric.as_ref().and_then(|metric| metric.status.as_ref());
+        let metric = metric.map(MetricFacts::read);
+        let topology = self.topology.as_ref().map(TopologyFacts::read);
+        let device = self.device.as_ref().map(DeviceFacts::read);
+        let inputs = Inputs {
+            node: &node,
+            pods: &pods,
+            metric: metric.as_ref(),
+            topology: topology.as_ref(),
+            devices: Devices::Known(device.as_ref()),
+            strategies: &strategies,
+            options: &options,
+            last_sync: None,
+            now,
+        };
+        Some(overcommit::plan(&inputs).why)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use serde::de::DeserializeOwned;
+    use serde_json::json;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Typed {
+        #[command(subcommand)]
+        command: Command,
+    }
+
+    fn typed(what: &str) -> NodeArguments {
+        let Typed { command: Command::Node(arguments) } =
+            Typed::parse_from(["explain", "node", "n1", what]);
+        arguments
+    }
+
+    fn object<T: DeserializeOwned>(value: serde_json::Value) -> T {
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn now() -> Timestamp {
+        "2026-01-01T00:10:00Z".parse().unwrap()
+    }
+
+    /// The node of the chapter's vectors, with YARN and one faster core beside it.
+    fn found(updated: &str) -> Found {
+        let usage = |cpu: &str, memory: &str| json!({"resources": {"cpu": cpu, "memory": memory}});
+        let pod = |name: &str, qos: &str, cpu: &str, memory: &str| {
+            object(json!({"metadata": {"name": name, "namespace": "d",
+                    "labels": {"koordinator.sh/qosClass": qos}},
+                "spec": {"nodeName": "n1", "priority": 9500, "containers": [{"name": "c",
+                    "resources": {"requests": {"cpu": cpu, "memory": memory}}}]},
+                "status": {"phase": "Running"}}))
+        };
+        let reported = |name: &str, usage| json!({"name": name, "namespace": "d", "priority": "koord-prod", "podUsage": usage});
+        let taken = r#"{"allocations":[{"name":"hadoop-yarn","priority":"koord-batch",
+            "resources":{"kubernetes.io/batch-cpu":"1k"}}]}"#;
+        Found {
+            node: object(json!({
+                "metadata": {"name": "n1", "labels": {"node.koordinator.sh/cpu-reclaim-ratio": "0.7"},
+                    "annotations": {"node.koordinator.sh/thirdPartyAllocations": taken}},
+                "status": {"capacity": {"cpu": "64", "memory": "256Gi"},
+                    "allocatable": {"cpu": "62", "memory": "248Gi", "kubernetes.io/batch-cpu": "20k"}}})),
+            pods: vec![pod("web", "LS", "16", "64Gi"), pod("new", "LSE", "4", "8Gi")],
+            metric: Some(object(json!({"apiVersion": "slo.koordinator.sh/v1alpha1",
+                "kind": "NodeMetric", "metadata": {"name": "n1"}, "spec": {},
+                "status": {"updateTime": updated,
+                    "nodeMetric": {"systemUsage": usage("1500m", "9Gi"), "nodeUsage": usage("12", "60Gi")},
+                    "prodReclaimableMetric": {"resource": usage("10", "20Gi")},
+                    "podsMetric": [reported("web", usage("6", "40Gi")), reported("ghost", usage("1", "2Gi"))]}}))),
+            topology: None,
+            device: None,
+            config: Some(object(json!({"data": {"colocation-config":
+                r#"{"enable":true,"memoryCalculatePolicy":"request","midUnallocatedPercent":10}"#}}))),
+        }
+    }
+
+    #[test]
+    fn batch_is_a_sum_with_sources() {
+        let found = found("2026-01-01T00:09:00Z");
+        let explanation = typed("batch").explain(&found, now()).unwrap();
+        let want = "\
+n1: kubernetes.io/batch-cpu is 30.8 of 64.0 CPUs (bound by: what is left)
+
+   64.0  capacity               Node
+ - 19.2  kept free              cpuReclaimThresholdPercent = 70 (node label node.koordinator.sh/cpu-reclaim-ratio)
+ -  2.0  system                 reserved > used; kubelet: capacity without allocatable
+ - 11.0  used above batch       2 pods, 1 not measured yet, 1 gone but reported; cpuCalculatePolicy = \"usage\" (built-in)
+ = 31.8  left
+ -  1.0  taken by other systems thirdPartyAllocations
+ = 30.8  lent                   the node shows 20.0
+
+n1: kubernetes.io/batch-memory is 86.4 of 256.0 GiB (bound by: what is left)
+
+   256.0  capacity               Node
+ -  89.6  kept free              memoryReclaimThresholdPercent = 65 (built-in)
+ -   8.0  reserved               kubelet: capacity without allocatable
+ -  72.0  requested above batch  2 pods, 1 not measured yet, 1 gone but reported; memoryCalculatePolicy = \"request\" (cluster)
+ =  86.4  left
+ =  86.4  lent                   the node shows nothing
+";
+        assert_eq!(lines::text(&explanation), want);
+        let json = serde_json::to_value(&explanation).unwrap();
+        assert_eq!(json["resources"][0]["lent"], 30_800);
+        assert_eq!(json["resources"][0]["terms"][1]["amount"], 19_200);
+        assert_eq!(json["shown"]["kubernetes.io/batch-cpu"], 20_000);
+    }
+
+    #[test]
+    fn mid_is_a_sum_with_sources() {
+        let found = found("2026-01-01T00:09:00Z");
+        let text = lines::text(&typed("mid").explain(&found, now()).unwrap());
+        assert!(text.starts_with("n1: kubernetes.io/mid-cpu is 14.2 of 64.0 CPUs"), "{text}");
+        assert!(text.contains("midUnallocatedPercent = 10 (cluster)"), "{text}");
+    }
+
+    #[test]
+    fn a_node_that_lends_nothing_says_why() {
+        let stale = typed("batch").explain(&found("2025-12-31T23:50:00Z"), now()).unwrap();
+        let want = "\
+n1 lends nothing: the last report is 1200 s old: degradeTimeMinutes = 15 (built-in)
+
+kubernetes.io/batch-cpu     the node shows 20.0 CPUs
+kubernetes.io/batch-memory  the node shows nothing
+";
+        assert_eq!(lines::text(&stale), want);
+        let mut unusable = found("2026-01-01T00:09:00Z");
+        unusable.config = Some(object(json!({"data": {"colocation-config": "{"}})));
+        let error = typed("batch").explain(&unusable, now()).unwrap_err().to_string();
+        assert!(error.contains("tidepool config check"), "{error}");
+    }
+}
