@@ -86,13 +86,14 @@ impl Absence {
 struct ThrottlingRate {
     last: Option<Throttling>,
     was_busy: bool,
-    has_periods: bool,
+    /// Periods do not advance: the group has no quota.
+    is_unlimited: bool,
     check_at: Duration,
 }
 
 impl ThrottlingRate {
     fn is_due(&self, now: Duration) -> bool {
-        self.last.is_none() || (self.was_busy && self.has_periods) || now >= self.check_at
+        self.last.is_none() || (self.was_busy && !self.is_unlimited) || now >= self.check_at
     }
 
     /// The share of periods that were throttled since the last reading.
@@ -102,7 +103,7 @@ impl ThrottlingRate {
         let last = self.last.replace(reading);
         let periods = reading.nr_periods.checked_sub(last?.nr_periods);
         let throttled = reading.nr_throttled.checked_sub(last?.nr_throttled);
-        self.has_periods = periods.is_some_and(|periods| periods > 0);
+        self.is_unlimited = periods == Some(0);
         match (periods, throttled) {
             (Some(1..), Some(throttled)) => {
                 Some((throttled as f64 / periods.unwrap_or(1) as f64).min(1.0))

@@ -10,18 +10,30 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use host::fs::{Entry, HostFs, Source};
 
-/// Counts system calls.
+/// Counts system calls and open files.
 #[derive(Debug, Clone, Default)]
-pub struct Meter(Arc<AtomicU64>);
+pub struct Meter(Arc<Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    calls: AtomicU64,
+    open: AtomicU64,
+}
 
 impl Meter {
+    /// System calls so far.
     pub fn count(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.0.calls.load(Ordering::Relaxed)
+    }
+
+    /// Files that are open now.
+    pub fn open_files(&self) -> u64 {
+        self.0.open.load(Ordering::Relaxed)
     }
 
     /// Counts system calls that were made elsewhere.
     pub fn add(&self, calls: u64) {
-        self.0.fetch_add(calls, Ordering::Relaxed);
+        self.0.calls.fetch_add(calls, Ordering::Relaxed);
     }
 }
 
@@ -42,6 +54,7 @@ impl<F: HostFs> HostFs for MeteredFs<F> {
     fn open(&self, path: &Path) -> io::Result<Box<dyn Source>> {
         self.meter.add(1);
         let inner = self.inner.open(path)?;
+        self.meter.0.open.fetch_add(1, Ordering::Relaxed);
         Ok(Box::new(Metered { inner, meter: self.meter.clone() }))
     }
 
@@ -94,5 +107,6 @@ impl Source for Metered {
 impl Drop for Metered {
     fn drop(&mut self) {
         self.meter.add(1);
+        self.meter.0.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
