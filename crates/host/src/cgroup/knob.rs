@@ -232,7 +232,10 @@ fn decode_shares(version: Version, text: &[u8]) -> Result<Shares, ParseError> {
     let value = scan::only_number(text)?;
     let shares = match version {
         Version::V1 => Shares::new(value),
-        Version::V2 => Weight::new(value).map(|weight| weight.to_shares(WeightMap::Linear)),
+        // A group with `cpu.idle` shows a weight of zero.
+        Version::V2 => {
+            Weight::new(value.max(Weight::LEAST)).map(|weight| weight.to_shares(WeightMap::Linear))
+        }
     };
     shares.ok_or_else(|| ParseError::new(1, "shares or a weight within range", text.trim_ascii()))
 }
