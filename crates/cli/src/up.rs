@@ -28,6 +28,7 @@ use clap::Args;
 use cluster::hollow::{self, HollowConfig};
 use cluster::node::{self, Logs, NodeConfig, Shim};
 use cluster::{controllers, controllers::Settings};
+use futures_util::{FutureExt, TryFutureExt};
 use kube::Client;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{oneshot, watch};
@@ -194,17 +195,12 @@ impl Plan {
         let fleet = HollowConfig::new(self.hollow);
         let client = || client.clone();
         components.start("controllers", |token| {
-            let running = controllers::run_with(client(), Settings::default(), token);
-            async { Ok(running.await?) }
+            controllers::run_with(client(), Settings::default(), token).err_into()
         });
-        components.start("node", |token| {
-            let running = node::run(config, client(), registered, token);
-            async { Ok(running.await?) }
-        });
+        components.start("node", |token| node::run(config, client(), registered, token).err_into());
         if self.hollow > 0 {
             components.start("hollow nodes", |token| {
-                let running = hollow::run(fleet, client(), counted, token);
-                async { Ok(running.await) }
+                hollow::run(fleet, client(), counted, token).map(Ok)
             });
         }
         Started { node, hollow }
@@ -247,7 +243,9 @@ impl Started {
         progress.step("the node is ready");
         loop {
             let count = *self.hollow.borrow_and_update();
-            progress.count("hollow nodes", count, hollow);
+            if hollow > 0 {
+                progress.count("hollow nodes", count, hollow);
+            }
             if count >= hollow {
                 return;
             }

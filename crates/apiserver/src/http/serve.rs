@@ -1,7 +1,7 @@
 //! How does the server meet the network?
 //!
-//! Connections are cheap to open and must stay cheap: handshakes and request heads have a time
-//! limit, heads have a size limit, and the number of connections is bounded. On shutdown watches
+//! Connections are cheap to open and must stay cheap: handshakes and idleness have a time limit,
+//! heads have a size limit, and the number of connections is bounded. On shutdown watches
 //! end first, so that clients come back to whoever serves next.
 
 use std::future::Future;
@@ -25,8 +25,12 @@ use super::server::ApiServer;
 /// Open connections; further ones wait to be accepted.
 const MAX_CONNECTIONS: usize = 20_000;
 
-/// A client that has not finished its handshake or its request head by then is gone.
+/// A client that has not finished its handshake by then is gone.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long the next request may take to come. Clients close connections that were idle for 90 s;
+/// were we to close them earlier, a request could be on its way and would be lost.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(100);
 
 /// Largest request head.
 const MAX_HEAD: usize = 64 << 10;
@@ -127,7 +131,7 @@ async fn connection(
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(HANDSHAKE_TIMEOUT)
+        .header_read_timeout(IDLE_TIMEOUT)
         .max_buf_size(MAX_HEAD);
     builder
         .http2()
