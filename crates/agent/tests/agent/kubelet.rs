@@ -255,18 +255,9 @@ async fn a_kubelet_nobody_vouches_for_gets_no_token_unless_told() {
         let place = endpoint(&fake.node(), &settings).unwrap();
         Kubelet::new(&place, &settings, metrics.clone()).unwrap().pods("n1").await
     };
-    let other = rcgen_ca();
-    let wrong = fake.dir.path().join("other.crt");
-    std::fs::write(&wrong, other).unwrap();
+    let stranger = Fake::start(Mood::Says(404, "")).await;
+    let wrong = stranger.dir.path().join("ca.crt");
     assert!(ask(Trust::Authority(Some(wrong))).await.is_err());
     assert_eq!(fake.asked(), 0, "the request never left");
     assert_eq!(ask(Trust::Anybody).await.unwrap().pods.len(), 1);
-}
-
-/// An authority that signed nothing here.
-fn rcgen_ca() -> String {
-    let names = ["127.0.0.1".to_owned()];
-    let ids = apiserver::http::RandomIds;
-    let made = apiserver::http::Credentials::ephemeral(&names, &ids, jiff::Timestamp::now());
-    made.expect("credentials can be made").authority
 }

@@ -6,13 +6,13 @@ use std::time::Duration;
 use agent::status::cadence;
 use agent::{Config, RunError};
 use api::kind::{NodeMetric, definitions};
-use apiserver::http::router;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, Client};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use testkit::embedded::{in_process, router};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -37,13 +37,13 @@ pub(crate) struct Rig {
 
 /// A server that has nothing of ours.
 pub(crate) async fn bare() -> Client {
-    let server = testkit::embedded::in_process().await.expect("a server starts");
+    let server = in_process().await.expect("a server starts");
     Client::new(router(server), "default")
 }
 
 /// A server with our kinds and one node; no agent yet.
 async fn server() -> (Client, Gate) {
-    let server = testkit::embedded::in_process().await.expect("a server starts");
+    let server = in_process().await.expect("a server starts");
     let routes = router(server);
     let client = Client::new(routes.clone(), "default");
     let crds = Api::all(client.clone());
