@@ -1,6 +1,10 @@
 //! `tidepool bench`: what does it cost, measured on this machine?
 
 mod api;
+mod burn;
+mod progress;
+mod react;
+mod webhook;
 
 use clap::Subcommand;
 
@@ -10,12 +14,23 @@ use crate::Outcome;
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Api(api::Arguments),
+    React(react::Arguments),
+    #[command(hide = true)]
+    Burn(burn::Arguments),
+    /// The server that `bench api` measures, as a process of its own
+    #[command(hide = true)]
+    ApiServer(api::server::Arguments),
+    Webhook(webhook::Arguments),
 }
 
 impl Command {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
         match self {
             Self::Api(arguments) => arguments.run(),
+            Self::React(arguments) => arguments.run(),
+            Self::Burn(arguments) => arguments.run(),
+            Self::ApiServer(arguments) => arguments.run(),
+            Self::Webhook(arguments) => arguments.run(),
         }
     }
 }

@@ -11,8 +11,10 @@ pub(crate) fn start(verbose: u8) {
     // The client calls every failed attempt an error; whoever asked decides whether it is one.
     let level = match verbose {
         0 => "warn,kube_client=off",
-        1 => "warn,kube_client=off,tidepool=info,agent=info,cluster=info,apiserver=info",
-        2 => "info,tidepool=debug,agent=debug,cluster=debug,apiserver=debug",
+        1 => {
+            "warn,kube_client=off,tidepool=info,agent=info,cluster=info,control=info,apiserver=info"
+        }
+        2 => "info,tidepool=debug,agent=debug,cluster=debug,control=debug,apiserver=debug",
         _ => "trace",
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));

@@ -86,14 +86,17 @@ impl Absence {
 struct ThrottlingRate {
     last: Option<Throttling>,
     was_busy: bool,
-    /// Periods do not advance: the group has no quota.
-    is_unlimited: bool,
+    /// Whether periods advance, which they only do below a quota; unknown after one reading.
+    has_periods: Option<bool>,
     check_at: Duration,
 }
 
 impl ThrottlingRate {
     fn is_due(&self, now: Duration) -> bool {
-        self.last.is_none() || (self.was_busy && !self.is_unlimited) || now >= self.check_at
+        match self.has_periods {
+            None => true,
+            Some(has_periods) => (self.was_busy && has_periods) || now >= self.check_at,
+        }
     }
 
     /// The share of periods that were throttled since the last reading.
@@ -103,7 +106,7 @@ impl ThrottlingRate {
         let last = self.last.replace(reading);
         let periods = reading.nr_periods.checked_sub(last?.nr_periods);
         let throttled = reading.nr_throttled.checked_sub(last?.nr_throttled);
-        self.is_unlimited = periods == Some(0);
+        self.has_periods = periods.map(|periods| periods > 0);
         match (periods, throttled) {
             (Some(1..), Some(throttled)) => {
                 Some((throttled as f64 / periods.unwrap_or(1) as f64).min(1.0))

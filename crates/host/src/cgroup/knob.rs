@@ -110,6 +110,40 @@ const PERIODS: RangeInclusive<i64> = 1_000..=1_000_000;
 const WEIGHTS: RangeInclusive<i64> = 1..=100;
 
 impl Knob {
+    /// Every knob there is.
+    pub const ALL: [Self; 30] = [
+        Self::CpuShares,
+        Self::CfsQuota,
+        Self::CfsPeriod,
+        Self::CfsBurst,
+        Self::BvtWarp,
+        Self::CpuIdle,
+        Self::CpusetCpus,
+        Self::CpusetMems,
+        Self::MemoryLimit,
+        Self::MemoryMin,
+        Self::MemoryLow,
+        Self::MemoryHigh,
+        Self::MemoryReclaim,
+        Self::WmarkRatio,
+        Self::WmarkScaleFactor,
+        Self::WmarkMinAdj,
+        Self::MemoryPriority,
+        Self::UsePriorityOom,
+        Self::OomGroup,
+        Self::PagecacheLimitEnable,
+        Self::PagecacheLimitSize,
+        Self::PagecacheLimitSync,
+        Self::ReadBps,
+        Self::WriteBps,
+        Self::ReadIops,
+        Self::WriteIops,
+        Self::IoWeight,
+        Self::IoCostQos,
+        Self::IoCostModel,
+        Self::NetClassId,
+    ];
+
     /// The file on this version; `None` where it cannot exist.
     pub fn file(self, version: Version) -> Option<KnobFile> {
         let row = table::row(self);
