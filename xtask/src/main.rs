@@ -1,8 +1,10 @@
 //! The repository's own chores: tests, layer check, generated pages, fuzzing.
 
 mod child;
+mod debian;
 mod docs;
 mod fuzz;
+mod guest;
 mod kubectl;
 mod layers;
 mod prerequisites;
@@ -34,11 +36,11 @@ enum Chore {
     /// Run all checks and tests; CI runs exactly this
     ///
     /// Installs what is missing, then checks format, lints, layers, reference
-    /// pages, tests, repository rules and fuzz targets. The last line has the
-    /// counts. With CI=true in the environment a skipped test is a failed one.
+    /// pages, tests, tests in the guest, repository rules and fuzz targets. The
+    /// last line has the counts. With CI=true in the environment a skipped test is a failed one.
     #[command(after_help = "Examples:\n  cargo xtask test\n  cargo xtask test --quick")]
     Test {
-        /// Only format, lints, layers and tests
+        /// Only format, lints, layers and the tests of this machine
         #[arg(long)]
         quick: bool,
     },
@@ -72,6 +74,29 @@ enum Chore {
         /// Add inputs that reach something new to fuzz/corpus
         #[arg(long)]
         minimize: bool,
+    },
+    /// Run test binaries on a kernel of their own: cgroup v2, 8 CPUs, 2 NUMA nodes
+    ///
+    /// Boots the binaries of `cargo test` in QEMU and reads the console. Needs
+    /// neither root nor KVM.
+    #[command(after_help = "Examples:\n  cargo xtask guest\n  \
+                      cargo xtask guest -p host --test kernel -- memory")]
+    Guest {
+        /// Packages with tests for the guest [default: all]
+        #[arg(short, long = "package", value_name = "PACKAGE")]
+        packages: Vec<String>,
+        /// Their test binaries
+        #[arg(long = "test", value_name = "NAME", default_value = guest::TEST)]
+        tests: Vec<String>,
+        /// Environment of the test binaries
+        #[arg(long = "env", value_name = "NAME=VALUE")]
+        environment: Vec<String>,
+        /// How long the machine may run
+        #[arg(long, default_value_t = guest::SECONDS)]
+        seconds: u64,
+        /// Arguments for every test binary
+        #[arg(last = true)]
+        arguments: Vec<String>,
     },
 }
 
@@ -122,6 +147,13 @@ fn run(chore: Chore) -> Result<bool> {
                 println!("{target}");
             }
             Ok(broken.is_empty())
+        }
+        Chore::Guest { packages, tests, environment, seconds, arguments } => {
+            let plan = guest::Plan { packages, tests, environment, arguments, seconds };
+            prerequisites::ensure_present(&repository)?;
+            let tally = guest::run(&repository, &plan)?;
+            println!("{tally}");
+            Ok(tally.is_green())
         }
     }
 }

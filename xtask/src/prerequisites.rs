@@ -33,6 +33,12 @@ const PREREQUISITES: &[Prerequisite] = &[
         reason: "the fuzz targets link libFuzzer, which is built from C++",
         folder: Some("fuzz"),
     },
+    Prerequisite {
+        package: "qemu-system-x86",
+        program: "qemu-system-x86_64",
+        reason: "tests of cgroup v2 run on a kernel of their own",
+        folder: Some("crates/guest"),
+    },
 ];
 
 /// Parts of the toolchain that rustup installs on request.

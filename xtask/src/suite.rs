@@ -4,7 +4,7 @@
 //! end shows everything that is wrong. The last line has the counts.
 
 pub(crate) mod tally;
-mod transcript;
+pub(crate) mod transcript;
 
 use std::{
     env,
@@ -19,25 +19,48 @@ use self::{
     tally::{Outcome, Tally},
     transcript::Transcript,
 };
-use crate::{child, docs, fuzz, kubectl, layers, prerequisites, repository::Repository, rules};
+use crate::{
+    child, docs, fuzz, guest, kubectl, layers, prerequisites, repository::Repository, rules,
+};
 
 /// A part of the suite.
 struct Step {
     name: &'static str,
-    /// Worth running after every edit.
-    quick: bool,
+    suites: Suites,
     run: fn(&Repository) -> Result<Tally>,
 }
 
+/// Which suites a step is part of: the quick one is for after every edit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Suites {
+    Both,
+    Quick,
+    Whole,
+}
+
+impl Suites {
+    fn include(self, quick: bool) -> bool {
+        match self {
+            Self::Both => true,
+            Self::Quick => quick,
+            Self::Whole => !quick,
+        }
+    }
+}
+
+use Suites::{Both, Quick, Whole};
+
 const STEPS: &[Step] = &[
-    Step { name: "prerequisites", quick: false, run: check_prerequisites },
-    Step { name: "format", quick: true, run: check_format },
-    Step { name: "lints", quick: true, run: check_lints },
-    Step { name: "layers", quick: true, run: check_layers },
-    Step { name: "reference pages", quick: false, run: check_pages },
-    Step { name: "tests", quick: true, run: run_tests },
-    Step { name: "repository rules", quick: false, run: check_rules },
-    Step { name: "fuzz smoke", quick: false, run: smoke_fuzz_targets },
+    Step { name: "prerequisites", suites: Whole, run: check_prerequisites },
+    Step { name: "format", suites: Both, run: check_format },
+    Step { name: "lints", suites: Both, run: check_lints },
+    Step { name: "layers", suites: Both, run: check_layers },
+    Step { name: "reference pages", suites: Whole, run: check_pages },
+    Step { name: "tests", suites: Quick, run: run_tests_in_brief },
+    Step { name: "tests", suites: Whole, run: run_tests_at_length },
+    Step { name: "guest kernel", suites: Whole, run: run_in_guest },
+    Step { name: "repository rules", suites: Whole, run: check_rules },
+    Step { name: "fuzz smoke", suites: Whole, run: smoke_fuzz_targets },
 ];
 
 /// Runs the suite, prints the results, and says whether all is well.
@@ -45,7 +68,9 @@ pub(crate) fn run(repository: &Repository, quick: bool) -> Result<bool> {
     let start = Instant::now();
     let mut tally = Tally::default();
     let mut times = Vec::new();
-    for step in STEPS.iter().filter(|step| step.quick || !quick) {
+    let (steps, left_out): (Vec<_>, Vec<_>) =
+        STEPS.iter().partition(|step| step.suites.include(quick));
+    for step in steps {
         let begin = Instant::now();
         println!("[{:6.1} s] {}", start.elapsed().as_secs_f64(), step.name);
         let results = (step.run)(repository).unwrap_or_else(|error| {
@@ -59,6 +84,11 @@ pub(crate) fn run(repository: &Repository, quick: bool) -> Result<bool> {
     println!("[{:6.1} s] done", start.elapsed().as_secs_f64());
     for (name, elapsed, verdict) in times {
         println!("{:9.1} s  {name}: {verdict}", elapsed.as_secs_f64());
+    }
+    if quick {
+        let names: Vec<_> =
+            left_out.iter().map(|step| step.name).filter(|name| *name != "tests").collect();
+        println!("left out by --quick: {}", names.join(", "));
     }
     if on_ci() {
         tally.refuse_skips();
@@ -139,8 +169,20 @@ fn check_pages(repository: &Repository) -> Result<Tally> {
     Ok(single("reference pages", outcome))
 }
 
-fn run_tests(repository: &Repository) -> Result<Tally> {
+/// How often the crash test kills a server, when there is time.
+const CRASH_ROUNDS: (&str, &str) = ("TIDEPOOL_TEST_ROUNDS", "200");
+
+fn run_tests_in_brief(repository: &Repository) -> Result<Tally> {
+    run_tests(repository, &[])
+}
+
+fn run_tests_at_length(repository: &Repository) -> Result<Tally> {
+    run_tests(repository, &[CRASH_ROUNDS])
+}
+
+fn run_tests(repository: &Repository, settings: &[(&str, &str)]) -> Result<Tally> {
     let mut command = cargo(repository, &["test", "--workspace", "--locked", "--no-fail-fast"]);
+    command.envs(settings.iter().copied());
     // The quick suite takes what is there; the whole one has made sure of it.
     if let Ok(kubectl) = kubectl::ensure_present() {
         command.env(kubectl::VARIABLE, kubectl);
@@ -151,6 +193,10 @@ fn run_tests(repository: &Repository) -> Result<Tally> {
     let mut transcript = Transcript::default();
     let status = child::stream(command, |line| transcript.read(line))?;
     Ok(transcript.finish(status.success(), &status.to_string()))
+}
+
+fn run_in_guest(repository: &Repository) -> Result<Tally> {
+    guest::run(repository, &guest::Plan::default())
 }
 
 fn check_rules(repository: &Repository) -> Result<Tally> {

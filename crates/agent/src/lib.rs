@@ -1,5 +1,6 @@
 //! The node daemon: it collects what a machine does, and reports it to the cluster.
 
+pub mod act;
 pub mod audit;
 pub mod collect;
 pub mod config;

@@ -395,7 +395,7 @@ pub(crate) fn join(path: &str, name: &str) -> String {
 }
 
 /// The known name that was probably meant: at most a third of its letters differ.
-pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     if name.len() > 100 {
         return None;
     }

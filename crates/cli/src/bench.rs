@@ -2,6 +2,10 @@
 
 mod agent;
 mod api;
+mod burn;
+mod progress;
+mod react;
+mod webhook;
 
 use clap::Subcommand;
 
@@ -12,6 +16,13 @@ use crate::Outcome;
 pub(crate) enum Command {
     Agent(agent::Arguments),
     Api(api::Arguments),
+    React(react::Arguments),
+    #[command(hide = true)]
+    Burn(burn::Arguments),
+    /// The server that `bench api` measures, as a process of its own
+    #[command(hide = true)]
+    ApiServer(api::server::Arguments),
+    Webhook(webhook::Arguments),
 }
 
 impl Command {
@@ -19,6 +30,10 @@ impl Command {
         match self {
             Self::Agent(arguments) => arguments.run(),
             Self::Api(arguments) => arguments.run(),
+            Self::React(arguments) => arguments.run(),
+            Self::Burn(arguments) => arguments.run(),
+            Self::ApiServer(arguments) => arguments.run(),
+            Self::Webhook(arguments) => arguments.run(),
         }
     }
 }

@@ -4,9 +4,11 @@ mod agent;
 mod bench;
 mod config;
 mod down;
+mod go_flags;
 mod input;
 mod install;
 mod logging;
+mod manager;
 mod object;
 mod output;
 mod reference;
@@ -42,6 +44,7 @@ enum Command {
     Up(up::Arguments),
     Down(down::Arguments),
     Agent(agent::Arguments),
+    Manager(Box<manager::Arguments>),
     Get(object::get::Arguments),
     Apply(object::apply::Arguments),
     Delete(object::delete::Arguments),
@@ -75,12 +78,16 @@ fn main() -> ExitCode {
     if let Some(words) = words_of_link(agent::koordlet::LINK) {
         return agent::koordlet::run(words);
     }
+    if let Some(words) = words_of_link(manager::koord_manager::LINK) {
+        return finish(manager::koord_manager::run(words));
+    }
     let arguments = Arguments::parse();
     logging::start(arguments.verbose);
     let result = match arguments.command {
         Command::Up(arguments) => arguments.run(),
         Command::Down(arguments) => arguments.run(),
         Command::Agent(arguments) => arguments.run(),
+        Command::Manager(arguments) => arguments.run(),
         Command::Get(arguments) => object::run(arguments.run()),
         Command::Apply(arguments) => object::run(arguments.run()),
         Command::Delete(arguments) => object::run(arguments.run()),

@@ -8,6 +8,7 @@
 //!   kubeconfig    for kubectl and for our own commands
 //!   node/         pods of this machine: their processes, logs and volumes
 //!   node-passing/ the same for `up --in-memory`
+//!   agent/        what the agent has learned of this machine
 //! ```
 
 use std::fs::{File, OpenOptions};
@@ -54,6 +55,10 @@ pub(crate) fn store(dir: &Path) -> PathBuf {
 
 pub(crate) fn credentials(dir: &Path) -> PathBuf {
     dir.join("credentials")
+}
+
+pub(crate) fn agent(dir: &Path) -> PathBuf {
+    dir.join("agent")
 }
 
 pub(crate) fn kubeconfig(dir: &Path) -> PathBuf {

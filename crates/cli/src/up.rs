@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!  store <── API <── loopback, TLS, token ──┬── kubectl
-//!                                           ├── controllers
+//!                                           ├── controllers, manager with webhooks
 //!                                           ├── node: runs pods as processes
+//!                                           ├── agent: measures them
 //!                                           └── hollow nodes
 //! ```
 //!
@@ -28,10 +29,17 @@ use clap::Args;
 use cluster::hollow::{self, HollowConfig};
 use cluster::node::{self, Logs, NodeConfig, Shim};
 use cluster::{controllers, controllers::Settings};
+use control::manager::{Manager, ManagerError};
+use control::webhook::Readiness;
+use futures_util::{FutureExt, TryFutureExt};
+use host::cgroup::Tree;
+use host::fs::{HostFs, Mounts, RealFs};
 use kube::Client;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 use tokio::task::spawn_blocking;
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
 
 use self::api::Api;
 use self::components::Components;
@@ -130,6 +138,7 @@ impl Signals {
 struct Started {
     node: oneshot::Receiver<()>,
     hollow: watch::Receiver<u32>,
+    webhooks: oneshot::Receiver<Readiness>,
 }
 
 impl Plan {
@@ -194,20 +203,31 @@ impl Plan {
         let fleet = HollowConfig::new(self.hollow);
         let client = || client.clone();
         components.start("controllers", |token| {
-            let running = controllers::run_with(client(), Settings::default(), token);
-            async { Ok(running.await?) }
+            controllers::run_with(client(), Settings::default(), token).err_into()
         });
-        components.start("node", |token| {
-            let running = node::run(config, client(), registered, token);
-            async { Ok(running.await?) }
-        });
+        components.start("node", |token| node::run(config, client(), registered, token).err_into());
         if self.hollow > 0 {
             components.start("hollow nodes", |token| {
-                let running = hollow::run(fleet, client(), counted, token);
-                async { Ok(running.await) }
+                hollow::run(fleet, client(), counted, token).map(Ok)
             });
         }
-        Started { node, hollow }
+        let (bound, webhooks) = oneshot::channel();
+        components.start("manager", |token| manage(client(), bound, token).err_into());
+        if let Some(config) = self.agent_config() {
+            components.start("agent", |token| agent::run(config, client(), token).err_into());
+        }
+        Started { node, hollow, webhooks }
+    }
+
+    /// The agent of this machine's node; none where control groups cannot be read.
+    fn agent_config(&self) -> Option<agent::Config> {
+        let host: Arc<dyn HostFs> = Arc::new(RealFs::new(Mounts::host()));
+        if let Err(error) = Tree::find(host.clone()) {
+            warn!(%error, "this machine is not measured");
+            return None;
+        }
+        let dir = state::agent(&self.dir);
+        Some(agent::Config::one_machine(self.node.clone(), host, &self.cgroup_root, dir))
     }
 
     fn node_config(&self) -> NodeConfig {
@@ -238,16 +258,37 @@ impl Plan {
     }
 }
 
+/// Runs the manager, and says when its webhooks can be waited for.
+async fn manage(
+    client: Client,
+    bound: oneshot::Sender<Readiness>,
+    shutdown: CancellationToken,
+) -> Result<(), ManagerError> {
+    let manager = Manager::bind(client, control::manager::Options::on_one_machine()).await?;
+    if let Some(webhooks) = manager.status().webhooks {
+        // Nobody waits any more when the cluster is stopping.
+        let _ = bound.send(webhooks);
+    }
+    manager.run(shutdown).await
+}
+
 impl Started {
-    /// Waits for the node and for all hollow ones. What fails meanwhile is seen elsewhere.
+    /// Waits for the webhooks, the node and all hollow ones. What fails meanwhile is seen elsewhere.
     async fn all(mut self, hollow: u32, progress: &Progress) {
+        let Ok(mut webhooks) = self.webhooks.await else {
+            return std::future::pending().await;
+        };
+        webhooks.until_ready().await;
+        progress.step("the manager is ready");
         if self.node.await.is_err() {
             return std::future::pending().await;
         }
         progress.step("the node is ready");
         loop {
             let count = *self.hollow.borrow_and_update();
-            progress.count("hollow nodes", count, hollow);
+            if hollow > 0 {
+                progress.count("hollow nodes", count, hollow);
+            }
             if count >= hollow {
                 return;
             }

@@ -56,7 +56,7 @@ use rustix::process::geteuid;
 use tokio::sync::oneshot;
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio_util::sync::CancellationToken;
-use tracing::warn;
+use tracing::{info, warn};
 
 pub use log::{LogOptions, LogStream, StreamChoice};
 pub use logs::{LogError, Logs};
@@ -185,8 +185,8 @@ async fn set_up(config: &NodeConfig, client: Client, events: Events) -> (Profile
     if !can_mount {
         missing.push("mounts: volumes and image directories need root".to_owned());
     }
-    for missing in &missing {
-        warn!(node = config.name, missing, "this node cannot do everything");
+    if !missing.is_empty() {
+        info!(node = config.name, missing = missing.join("; "), "this node cannot do everything");
     }
     let machine = Machine::look(&config.state_dir);
     let memory_capacity = machine.memory;

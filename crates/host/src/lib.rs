@@ -11,6 +11,7 @@
 //! | [`perf`] | cycles and instructions of a group |
 //! | [`cold`] | idle memory found by kidled |
 //! | [`block`] | disks, partitions, volumes and mounts |
+//! | [`probe`] | what this kernel offers, what its lacks cost, and how to mend them |
 //!
 //! A value that may be missing is a [`Reading`]; everything else that goes wrong is an error with the
 //! file's path. In the steady state a read is one system call and no allocation.
@@ -21,6 +22,7 @@ pub mod cold;
 mod error;
 pub mod fs;
 pub mod perf;
+pub mod probe;
 pub mod proc;
 pub mod psi;
 mod reading;

@@ -45,8 +45,17 @@ impl Embedded {
     pub async fn start(options: Options) -> Result<Self, EmbeddedError> {
         let names = ["127.0.0.1".to_owned(), "localhost".to_owned()];
         let credentials = Credentials::ephemeral(&names, &RandomIds, Timestamp::now())?;
+        Self::start_with(credentials, options, Limits::default()).await
+    }
+
+    /// Starts an empty server that shows these credentials and keeps to these limits.
+    pub async fn start_with(
+        credentials: Credentials,
+        options: Options,
+        limits: Limits,
+    ) -> Result<Self, EmbeddedError> {
         let options = Options { token: Some(credentials.token.clone()), ..options };
-        let server = ApiServer::start(Store::in_memory(Limits::default())?, options).await;
+        let server = ApiServer::start(Store::in_memory(limits)?, options).await;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let url = format!("https://{}", listener.local_addr()?);
         let (stop, stopped) = oneshot::channel();

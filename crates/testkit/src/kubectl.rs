@@ -12,9 +12,13 @@
 //!
 //! Ages, times and ids are replaced before comparing; runs of spaces count as two. `{ns}` is a
 //! namespace that each session has for itself. `TIDEPOOL_BLESS=1` writes down what was printed.
+//!
+//! Pages for people have sessions too, in fences marked `shell-session`: see [`steps`]. There, what
+//! only looks at things is repeated until it prints what the page says.
 
 #![expect(clippy::unwrap_used, reason = "a transcript that cannot be played fails its test")]
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -44,6 +48,44 @@ pub fn sessions(dir: &Path) -> Vec<PathBuf> {
     files
 }
 
+/// A command on a page for people, and what the page says it prints.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    pub command: String,
+    pub output: String,
+}
+
+/// The commands of a page in Markdown.
+pub fn steps(page: &str) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    let mut is_inside = false;
+    for line in page.lines() {
+        if line.starts_with("```") {
+            is_inside = line == "```shell-session";
+        } else if !is_inside {
+        } else if let Some(command) = line.strip_prefix("$ ") {
+            steps.push(Step { command: command.to_owned(), output: String::new() });
+        } else if let Some(step) = steps.last_mut() {
+            step.output.push_str(line);
+            step.output.push('\n');
+        }
+    }
+    // An empty line before the next command is for the eye.
+    for step in &mut steps {
+        step.output.truncate(step.output.trim_end().len());
+        if !step.output.is_empty() {
+            step.output.push('\n');
+        }
+    }
+    steps
+}
+
+/// Does the command leave everything as it is?
+fn only_looks(command: &str) -> bool {
+    const LOOKING: [&str; 4] = ["kubectl get ", "kubectl logs ", "kubectl top ", "tidepool get "];
+    LOOKING.iter().any(|start| command.starts_with(start))
+}
+
 /// A transcript that is being played.
 #[derive(Debug)]
 pub struct Session {
@@ -52,6 +94,7 @@ pub struct Session {
     namespace: String,
     home: tempfile::TempDir,
     background: Option<(Child, Lines<BufReader<ChildStdout>>)>,
+    variables: Vec<(String, OsString)>,
 }
 
 /// A command that printed something else.
@@ -77,19 +120,56 @@ impl Session {
         let home = tempfile::tempdir().unwrap();
         fs::write(home.path().join("config"), config).unwrap();
         fs::create_dir(home.path().join("bin")).unwrap();
-        let namespace = format!("k{:x}-{name}", std::process::id());
-        let session = Self { path: path.to_owned(), name, namespace, home, background: None };
+        let namespace = format!("k{:x}-{name}", std::process::id()).to_lowercase();
+        let session = Self {
+            path: path.to_owned(),
+            name,
+            namespace,
+            home,
+            background: None,
+            variables: Vec::new(),
+        };
         session.link(kubectl, "bin/kubectl");
         session.shell(&format!("kubectl create namespace {}", session.namespace)).await;
-        let context =
-            format!("kubectl config set-context --current --namespace={}", session.namespace);
-        session.shell(&context).await;
+        session.reconnect(config).await;
         session
+    }
+
+    /// Goes on with a server that has moved.
+    pub async fn reconnect(&self, config: &str) {
+        fs::write(self.home.path().join("config"), config).unwrap();
+        let context =
+            format!("kubectl config set-context --current --namespace={}", self.namespace);
+        self.shell(&context).await;
     }
 
     /// Makes a file or folder visible in the working directory; programs go below `bin`.
     pub fn link(&self, target: &Path, name: &str) {
         std::os::unix::fs::symlink(target, self.home.path().join(name)).unwrap();
+    }
+
+    /// Sets a variable for all commands.
+    pub fn set(&mut self, name: &str, value: impl Into<OsString>) {
+        self.variables.push((name.to_owned(), value.into()));
+    }
+
+    /// Runs a command of a page; tells if it prints something else.
+    pub async fn check(&mut self, step: &Step) -> Option<Difference> {
+        let as_default = |text: String| text.replace("{ns}", "default");
+        let want = as_default(self.normal(&step.output));
+        let start = Instant::now();
+        loop {
+            let got = self.shell(&step.command).await;
+            let got = as_default(self.normal(&got)).trim_end().to_owned();
+            if got == want.trim_end() {
+                return None;
+            }
+            if !only_looks(&step.command) || start.elapsed() >= PATIENCE {
+                let (session, command) = (self.name.clone(), step.command.clone());
+                return Some(Difference { session, command, want, got });
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
     }
 
     fn command(&self, line: &str) -> Command {
@@ -104,6 +184,7 @@ impl Session {
             .env("PATH", path)
             .env("HOME", self.home.path())
             .env("KUBECONFIG", self.home.path().join("config"))
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .kill_on_drop(true);
         command
@@ -218,6 +299,7 @@ impl Session {
             (r"(tidepool://)[0-9a-f]{64}", "${1}<id>"),
             (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "<time>"),
             (r"(Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d \w{3} \d{4} \d\d:\d\d:\d\d \+\d{4}", "<time>"),
+            (r"\b(process )\d+", "${1}<pid>"),
             (r"resourceVersion: .\d+.", "resourceVersion: <revision>"),
             (r"(Resource Version: +)\d+", "${1}<revision>"),
             (
@@ -247,5 +329,32 @@ impl Session {
             self.namespace
         ))
         .await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_hold_commands_and_what_they_print() {
+        let page = "text\n```shell-session\n$ a b\none\n\n$ c\n```\n```console\n$ d\n```\n$ e\n";
+        let step = |command: &str, output: &str| Step {
+            command: command.to_owned(),
+            output: output.to_owned(),
+        };
+        assert_eq!(steps(page), [step("a b", "one\n"), step("c", "")]);
+    }
+
+    #[test]
+    fn only_what_looks_is_repeated() {
+        for (command, want) in [
+            ("kubectl get pods", true),
+            ("tidepool get nodes", true),
+            ("kubectl get-contexts", false),
+            ("kubectl delete pod x", false),
+        ] {
+            assert_eq!(only_looks(command), want, "{command}");
+        }
     }
 }

@@ -41,6 +41,12 @@ impl Tally {
         self.skipped.extend(other.skipped);
     }
 
+    /// How many results there are, good or bad.
+    pub(crate) fn total(&self) -> u64 {
+        let others = self.failed.len().saturating_add(self.skipped.len());
+        self.passed.saturating_add(u64::try_from(others).unwrap_or(u64::MAX))
+    }
+
     /// On CI nothing may be left out silently: what was skipped has failed.
     pub(crate) fn refuse_skips(&mut self) {
         self.failed.extend(self.skipped.drain(..).map(|Note { what, why }| {

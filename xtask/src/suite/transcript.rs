@@ -48,8 +48,7 @@ struct Binary {
 impl Transcript {
     pub(crate) fn read(&mut self, line: &str) {
         if let Some(name) = binary_name(line) {
-            self.silent.extend(self.binary.take().map(|binary| binary.name));
-            self.binary = Some(Binary { name, ..Binary::default() });
+            self.begin(name);
         } else if let Some(counts) = line.strip_prefix("test result: ").and_then(Counts::parse) {
             self.closing_lines += 1;
             self.tally.add(self.binary.take().unwrap_or_default().close(&counts));
@@ -59,6 +58,22 @@ impl Transcript {
         if line.starts_with("error") && self.first_error.is_none() {
             self.first_error = Some(line.to_owned());
         }
+    }
+
+    /// What follows is said by this binary.
+    pub(crate) fn begin(&mut self, name: String) {
+        self.silent.extend(self.binary.take().map(|binary| binary.name));
+        self.binary = Some(Binary { name, ..Binary::default() });
+    }
+
+    /// What the closing lines said so far.
+    pub(crate) fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// The results without a judgement on binaries that said nothing.
+    pub(crate) fn into_tally(self) -> Tally {
+        self.tally
     }
 
     /// The results, given how cargo itself ended.

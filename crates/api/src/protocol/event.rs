@@ -6,6 +6,8 @@ pub const NORMALIZATION_CONFIG: &str = "CPUNormalizationCfgUnmarshalFailed";
 pub const AMPLIFICATION_CONFIG: &str = "ResourceAmplificationCfgUnmarshalFailed";
 /// Ours: a key that was bad is good again.
 pub const CONFIG_LOADED: &str = "ConfigLoaded";
+/// Ours: a label or annotation of a node is not used.
+pub const NODE_SETTING: &str = "NodeSettingIgnored";
 /// Lower-case first letter on the wire, against the custom for reasons.
 pub const EVICT_SUCCESS: &str = "evictPodSuccess";
 /// Lower-case first letter on the wire, against the custom for reasons.

@@ -7,7 +7,6 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use http_body_util::{BodyExt, Limited};
 
 use super::auth::{self, User};
 use super::call::Call;
@@ -19,10 +18,7 @@ use super::status::Status;
 use super::{discovery, health, respond, verbs};
 use crate::http::negotiate::{self, Shapes};
 
-/// Longest wait for a request body.
-const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// Longest wait for a turn. Nothing of a request but its head is held meanwhile.
+/// Longest wait for a turn.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Answers any request; this is the router's only handler.
@@ -88,6 +84,8 @@ async fn resource(
     if let Some(warning) = call.served.deprecation.clone() {
         call.warn(warning);
     }
+    let received = server.intake().read(body).await?;
+    call.body = received.bytes.clone();
     let _slot = if verbs::is_watch(&call) {
         None
     } else {
@@ -98,7 +96,6 @@ async fn resource(
             _ => return Err(Status::too_many_requests(refusal, Some(1))),
         }
     };
-    call.body = read_body(body, server.options().max_body).await?;
     // Definitions are written one at a time, so that two of them cannot claim one name.
     let _definitions = match call.served.is("apiextensions.k8s.io", "customresourcedefinitions")
         && !matches!(call.method, Method::GET | Method::HEAD)
@@ -114,22 +111,6 @@ async fn resource(
     server.metrics().request(verb, subject, code, begin.elapsed());
     respond::add_warnings(response.headers_mut(), &call.warnings);
     Ok(response)
-}
-
-async fn read_body(body: Body, limit: usize) -> Result<Bytes, Status> {
-    let collected = tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, limit).collect()).await;
-    match collected {
-        Err(_) => Err(Status::new(
-            StatusCode::REQUEST_TIMEOUT,
-            "Timeout",
-            "the request body did not arrive in time",
-        )),
-        Ok(Ok(whole)) => Ok(whole.to_bytes()),
-        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
-            Err(Status::too_large(limit))
-        }
-        Ok(Err(error)) => Err(Status::bad_request(format!("cannot read the body: {error}"))),
-    }
 }
 
 /// What does not depend on any resource.

@@ -1,8 +1,8 @@
 //! How does the server meet the network?
 //!
-//! Connections are cheap to open and must stay cheap: handshakes and request heads have a time
-//! limit, heads have a size limit, and the number of connections is bounded. On shutdown watches
-//! end first, so that clients come back to whoever serves next.
+//! Connections are cheap to open and must stay cheap: handshakes and idleness have a time limit,
+//! heads have a size limit, clients that stop reading are dropped, and the number of connections
+//! is bounded. On shutdown watches end first, so that clients come back to whoever serves next.
 
 use std::future::Future;
 use std::io;
@@ -21,12 +21,20 @@ use tokio::time::{interval, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use super::server::ApiServer;
+use super::stall::Stalling;
 
 /// Open connections; further ones wait to be accepted.
 const MAX_CONNECTIONS: usize = 20_000;
 
-/// A client that has not finished its handshake or its request head by then is gone.
+/// A client that has not finished its handshake by then is gone.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long the next request may take to come. Clients close connections that were idle for 90 s;
+/// were we to close them earlier, a request could be on its way and would be lost.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(100);
+
+/// A client that takes nothing of its answer for this long is gone.
+const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Largest request head.
 const MAX_HEAD: usize = 64 << 10;
@@ -127,7 +135,7 @@ async fn connection(
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(HANDSHAKE_TIMEOUT)
+        .header_read_timeout(IDLE_TIMEOUT)
         .max_buf_size(MAX_HEAD);
     builder
         .http2()
@@ -135,6 +143,7 @@ async fn connection(
         .max_concurrent_streams(MAX_STREAMS)
         .max_header_list_size(u32::try_from(MAX_HEAD).unwrap_or(u32::MAX))
         .keep_alive_interval(Duration::from_secs(30));
+    let stream = Stalling::new(stream, STALL_TIMEOUT);
     let result = match acceptor {
         None => {
             let io = TokioIo::new(stream);

@@ -8,6 +8,7 @@ use tokio::sync::{Mutex, Semaphore, watch};
 
 use super::admission::{Cache, Caller, EndpointResolver, ServiceResolver};
 use super::auth::Tokens;
+use super::intake::Intake;
 use super::kinds::{Definition, Registry, Served};
 use super::metrics::Metrics;
 use super::source::{Clock, Ids, RandomIds, SystemClock};
@@ -27,6 +28,8 @@ pub struct Options {
     pub services: Arc<dyn ServiceResolver>,
     /// Largest request body, in bytes.
     pub max_body: usize,
+    /// Bytes of large request bodies held at once, over all requests.
+    pub max_bodies: usize,
     /// Requests served at once, watches not counted.
     pub max_in_flight: usize,
 }
@@ -39,6 +42,7 @@ impl Default for Options {
             token: None,
             services: Arc::new(EndpointResolver),
             max_body: 3 << 20,
+            max_bodies: 64 << 20,
             max_in_flight: 400,
         }
     }
@@ -56,6 +60,7 @@ struct Inner {
     registry: ArcSwap<Registry>,
     options: Options,
     in_flight: Semaphore,
+    intake: Intake,
     /// Held while definitions change, so that names are claimed by one of them only.
     definitions: Mutex<()>,
     tokens: Tokens,
@@ -72,6 +77,7 @@ impl ApiServer {
     /// A server over a store that may already hold objects; what every cluster has is added.
     pub async fn start(store: Store, options: Options) -> Self {
         let in_flight = Semaphore::new(options.max_in_flight);
+        let intake = Intake::new(options.max_body, options.max_bodies);
         let registry = ArcSwap::from_pointee(Registry::built_in());
         let definitions = Mutex::new(());
         let inner = Inner {
@@ -79,6 +85,7 @@ impl ApiServer {
             registry,
             options,
             in_flight,
+            intake,
             definitions,
             tokens: Tokens::default(),
             logs: ArcSwapOption::empty(),
@@ -105,6 +112,10 @@ impl ApiServer {
 
     pub(super) fn in_flight(&self) -> &Semaphore {
         &self.inner.in_flight
+    }
+
+    pub(super) fn intake(&self) -> &Intake {
+        &self.inner.intake
     }
 
     pub(super) fn definitions_lock(&self) -> &Mutex<()> {

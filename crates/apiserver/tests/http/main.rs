@@ -5,11 +5,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on may stop")]
 
+mod crash;
 mod crud;
 mod custom;
 mod documents;
 mod lifetime;
 mod patching;
+#[path = "../store/random.rs"]
+mod random;
 mod rig;
 mod subresources;
 mod watching;

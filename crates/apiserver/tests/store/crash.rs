@@ -19,7 +19,8 @@ use apiserver::store::{Key, Limits, Revision, Store};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::support::{Random, pod};
+use crate::random::Random;
+use crate::support::pod;
 
 const DIR: &str = "TIDEPOOL_TEST_CRASH_DIR";
 const SEED: &str = "TIDEPOOL_TEST_SEED";

@@ -17,7 +17,8 @@ use redb::{Database, TableDefinition};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::support::{Random, object, plain, pod, pods};
+use crate::random::Random;
+use crate::support::{object, plain, pod, pods};
 
 fn open(dir: &Path) -> Result<Store, OpenError> {
     Store::open(dir, Limits::default())

@@ -5,6 +5,7 @@
 mod crash;
 mod disk;
 mod model;
+mod random;
 mod semantics;
 mod support;
 mod watch;

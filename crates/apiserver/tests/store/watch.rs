@@ -8,7 +8,8 @@ use apiserver::store::{
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::support::{Plain, Random, in_memory, object, plain, pod, pods, replay};
+use crate::random::Random;
+use crate::support::{Plain, in_memory, object, plain, pod, pods, replay};
 
 async fn next(watch: &mut Watch) -> Arc<Event> {
     watch.next().await.expect("the store is open").expect("the watch keeps up")

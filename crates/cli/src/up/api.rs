@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use apiserver::http::{ApiServer, Credentials, Options, RandomIds, listen};
 use apiserver::store::Store;
+use futures_util::FutureExt;
 use jiff::Timestamp;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
@@ -48,8 +49,7 @@ impl Api {
         let server = ApiServer::start(store, options).await;
         let mut serving = Components::new();
         serving.start("the API", |token| {
-            let serving = server.clone().serve(listener, Some(tls), token.cancelled_owned());
-            async { Ok(serving.await) }
+            server.clone().serve(listener, Some(tls), token.cancelled_owned()).map(Ok)
         });
         Ok(Self { access: Access { url, kubeconfig, server }, serving })
     }

@@ -80,7 +80,7 @@ where
             }
         }
         Err(error) => {
-            if error.is_conflict() {
+            if error.is_conflict() || error.is_missing() {
                 debug!(controller = name, object = %key, %error, "decided on old facts; will decide again");
             } else {
                 let cause = error.message();

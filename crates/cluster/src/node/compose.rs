@@ -143,12 +143,15 @@ fn root(container: &Container, powers: Powers) -> Result<Option<PathBuf>, String
 }
 
 fn argv(container: &Container, env: &Env) -> Result<Vec<String>, String> {
-    let command = container.command.iter().flatten();
-    let mut argv: Vec<String> = command.map(|word| env.expand(word)).collect();
-    if argv.is_empty() {
+    let (command, args) = (container.command.iter().flatten(), container.args.iter().flatten());
+    // What an image would do with arguments alone is unknown; where there is none, or none with
+    // an entry point, they are the command.
+    let needs_command = Image::of(container) == Ok(Image::Ignored);
+    let is_missing = needs_command && container.command.as_ref().is_none_or(Vec::is_empty);
+    let argv: Vec<String> = command.chain(args).map(|word| env.expand(word)).collect();
+    if argv.is_empty() || is_missing {
         return Err("no command: images are not run here, give the container a command".into());
     }
-    argv.extend(container.args.iter().flatten().map(|word| env.expand(word)));
     if argv.iter().any(|word| word.contains('\0')) {
         return Err("the command contains a NUL byte".into());
     }
@@ -277,11 +280,15 @@ mod tests {
     #[test]
     fn a_container_without_a_command_says_what_to_do() {
         for container in
-            [json!({"name": "c", "image": "nginx"}), json!({"name": "c", "args": ["x"]})]
+            [json!({"image": "nginx"}), json!({"image": "nginx", "args": ["x"]}), json!({})]
         {
+            let mut container = container;
+            container["name"] = json!("c");
             let error = composed(json!({}), container, USER).unwrap_err();
             assert_eq!(error, "no command: images are not run here, give the container a command");
         }
+        let container = json!({"name": "c", "image": "host", "args": ["x", "y"]});
+        assert_eq!(composed(json!({}), container, USER).unwrap().argv, ["x", "y"]);
     }
 
     #[test]

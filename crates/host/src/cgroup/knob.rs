@@ -110,6 +110,40 @@ const PERIODS: RangeInclusive<i64> = 1_000..=1_000_000;
 const WEIGHTS: RangeInclusive<i64> = 1..=100;
 
 impl Knob {
+    /// Every knob there is.
+    pub const ALL: [Self; 30] = [
+        Self::CpuShares,
+        Self::CfsQuota,
+        Self::CfsPeriod,
+        Self::CfsBurst,
+        Self::BvtWarp,
+        Self::CpuIdle,
+        Self::CpusetCpus,
+        Self::CpusetMems,
+        Self::MemoryLimit,
+        Self::MemoryMin,
+        Self::MemoryLow,
+        Self::MemoryHigh,
+        Self::MemoryReclaim,
+        Self::WmarkRatio,
+        Self::WmarkScaleFactor,
+        Self::WmarkMinAdj,
+        Self::MemoryPriority,
+        Self::UsePriorityOom,
+        Self::OomGroup,
+        Self::PagecacheLimitEnable,
+        Self::PagecacheLimitSize,
+        Self::PagecacheLimitSync,
+        Self::ReadBps,
+        Self::WriteBps,
+        Self::ReadIops,
+        Self::WriteIops,
+        Self::IoWeight,
+        Self::IoCostQos,
+        Self::IoCostModel,
+        Self::NetClassId,
+    ];
+
     /// The file on this version; `None` where it cannot exist.
     pub fn file(self, version: Version) -> Option<KnobFile> {
         let row = table::row(self);
@@ -232,7 +266,10 @@ fn decode_shares(version: Version, text: &[u8]) -> Result<Shares, ParseError> {
     let value = scan::only_number(text)?;
     let shares = match version {
         Version::V1 => Shares::new(value),
-        Version::V2 => Weight::new(value).map(|weight| weight.to_shares(WeightMap::Linear)),
+        // A group with `cpu.idle` shows a weight of zero.
+        Version::V2 => {
+            Weight::new(value.max(Weight::LEAST)).map(|weight| weight.to_shares(WeightMap::Linear))
+        }
     };
     shares.ok_or_else(|| ParseError::new(1, "shares or a weight within range", text.trim_ascii()))
 }

@@ -227,12 +227,24 @@ impl Tree {
 
     /// Reads a setting as it stands.
     pub fn get(&self, group: &CgroupPath, knob: Knob) -> Result<Reading<Setting>, FileError> {
+        Ok(self.get_text(group, knob)?.map(|(_, setting)| setting))
+    }
+
+    /// Reads a setting as it stands, and the kernel's own words for it.
+    pub fn get_text(
+        &self,
+        group: &CgroupPath,
+        knob: Knob,
+    ) -> Result<Reading<(String, Setting)>, FileError> {
         let Some(path) = self.knob_path(group, knob) else { return Ok(Reading::Unsupported) };
         match self.fs().read(&path) {
-            Ok(text) => knob
-                .decode(self.version(), &text)
-                .map(Reading::Value)
-                .map_err(|error| FileError::parse(path, error)),
+            Ok(text) => match knob.decode(self.version(), &text) {
+                Ok(setting) => {
+                    let text = String::from_utf8_lossy(text.trim_ascii_end()).into_owned();
+                    Ok(Reading::Value((text, setting)))
+                }
+                Err(error) => Err(FileError::parse(path, error)),
+            },
             Err(error) => self
                 .absent(group, &path, &error)
                 .ok_or_else(|| FileError::Read { path: path.clone(), source: error }),
@@ -257,6 +269,24 @@ impl Tree {
             }
         }
         Ok(Reading::Value(()))
+    }
+
+    /// Writes a setting in the words in which it was once read, so that nothing is lost in between.
+    pub fn set_text(
+        &self,
+        group: &CgroupPath,
+        knob: Knob,
+        text: &str,
+    ) -> Result<Reading<()>, FileError> {
+        let Some(path) = self.knob_path(group, knob) else { return Ok(Reading::Unsupported) };
+        // With its newline, because the kernel never sees a write of nothing.
+        match self.fs().write(&path, &format!("{text}\n")) {
+            Ok(()) => Ok(Reading::Value(())),
+            Err(source) => match self.absent(group, &path, &source) {
+                Some(absent) => Ok(absent),
+                None => Err(FileError::Write { path, value: text.to_owned(), source }),
+            },
+        }
     }
 
     fn knob_path(&self, group: &CgroupPath, knob: Knob) -> Option<PathBuf> {

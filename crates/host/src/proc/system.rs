@@ -1,8 +1,11 @@
 //! The files about the whole host, kept open.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+
+use rustix::io::Errno;
 
 use super::{MemInfo, NodeMemInfo, Stat};
 use crate::error::{FileError, ParseError};
@@ -14,8 +17,8 @@ use crate::{Reading, scan};
 #[derive(Debug)]
 pub struct NodeReader {
     fs: Arc<dyn HostFs>,
-    /// Few; the path says which.
-    files: Vec<(PathBuf, Box<dyn Source>)>,
+    /// Few; the path says which. `None` for one that this kernel does not have.
+    files: Vec<(PathBuf, Option<Box<dyn Source>>)>,
 }
 
 impl NodeReader {
@@ -60,19 +63,7 @@ impl NodeReader {
         resource: Resource,
         buffer: &mut Buffer,
     ) -> Result<Reading<Pressure>, FileError> {
-        let path = Path::new(resource.host_file());
-        match self.parse(path, buffer, Pressure::parse) {
-            Ok(pressure) => Ok(Reading::Value(pressure)),
-            Err(FileError::Read { source, .. })
-                if matches!(
-                    source.kind(),
-                    std::io::ErrorKind::NotFound | std::io::ErrorKind::Unsupported
-                ) =>
-            {
-                Ok(Reading::Unsupported)
-            }
-            Err(error) => Err(error),
-        }
+        self.parse_optional(Path::new(resource.host_file()), buffer, Pressure::parse)
     }
 
     fn parse<T>(
@@ -81,23 +72,50 @@ impl NodeReader {
         buffer: &mut Buffer,
         parse: impl FnOnce(&[u8]) -> Result<T, ParseError>,
     ) -> Result<T, FileError> {
+        let value = self.parse_optional(path, buffer, parse)?.value();
+        value.ok_or_else(|| FileError::Read {
+            path: path.to_owned(),
+            source: io::ErrorKind::NotFound.into(),
+        })
+    }
+
+    fn parse_optional<T>(
+        &mut self,
+        path: &Path,
+        buffer: &mut Buffer,
+        parse: impl FnOnce(&[u8]) -> Result<T, ParseError>,
+    ) -> Result<Reading<T>, FileError> {
         let failed = |source| FileError::Read { path: path.to_owned(), source };
-        let at = match self.files.iter().position(|(known, _)| known == path) {
-            Some(at) => at,
-            None => {
-                let source = self.fs.open(path).map_err(failed)?;
-                self.files.push((path.to_owned(), source));
-                self.files.len() - 1
-            }
+        let known = self.files.iter().find(|(known, _)| known == path);
+        let text = match known {
+            Some((_, None)) => return Ok(Reading::Unsupported),
+            Some((_, Some(source))) => buffer.read_record(&**source),
+            None => match self.fs.open(path) {
+                Ok(source) => {
+                    let text = buffer.read_record(&*source);
+                    self.files.push((path.to_owned(), Some(source)));
+                    text
+                }
+                Err(error) => Err(error),
+            },
         };
-        let Some((_, source)) = self.files.get(at) else { return Err(failed(not_open())) };
-        let text = buffer.read_record(&**source).map_err(failed)?;
-        parse(text).map_err(|error| FileError::parse(path.to_owned(), error))
+        match text {
+            Ok(text) => parse(text)
+                .map(Reading::Value)
+                .map_err(|error| FileError::parse(path.to_owned(), error)),
+            Err(error) if is_unsupported(&error) => {
+                self.files.retain(|(known, _)| known != path);
+                self.files.push((path.to_owned(), None));
+                Ok(Reading::Unsupported)
+            }
+            Err(error) => Err(failed(error)),
+        }
     }
 }
 
-fn not_open() -> std::io::Error {
-    std::io::ErrorKind::NotFound.into()
+/// These files come and go only with the kernel.
+fn is_unsupported(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::NOENT | Errno::OPNOTSUPP))
 }
 
 /// `/proc/loadavg`.

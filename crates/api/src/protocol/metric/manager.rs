@@ -24,6 +24,8 @@ metrics! { Endpoint::Internal, "";
     /// Lent resources of a node; batch-cpu is given in cores, mid-cpu in milli-cores.
     NODE_ALLOCATABLE: Gauge, "slo_controller_node_extended_resource_allocatable_internal",
         [node, resource, unit];
+    /// Age of a node's last report in seconds; negative when the node's clock is ahead.
+    NODE_METRIC_AGE: Gauge, "tidepool_nodemetric_age_seconds", [node];
     /// Time of an admission handler, in milliseconds.
     WEBHOOK_DURATION: doubling(0.001, 20), "koord_manager_webhook_webhook_duration_milliseconds",
         [webhook_type, object_type, operation, plugin_name, status];

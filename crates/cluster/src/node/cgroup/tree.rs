@@ -69,6 +69,10 @@ impl Cgroups {
                 missing.push(format!("{controller}: {}", chain(&error)));
             }
         }
+        if let (true, Some(first)) = (usable.is_empty(), missing.first()) {
+            // One sentence says it all.
+            return (None, vec![format!("no control group can be written: {first}")]);
+        }
         for controller in ESSENTIAL.iter().filter(|name| !mounts.contains_key(*name)) {
             missing.push(format!("{controller}: not mounted"));
         }

@@ -133,7 +133,8 @@ fn make_cgroup(tree: &mut Tree, dir: &Path, parent: &Path) {
         }
     }
     for (file, content) in VENDOR_FILES {
-        if tree.files.contains_key(&parent.join(file)) {
+        let is_mainline = tree.files.contains_key(&dir.join(file));
+        if !is_mainline && tree.files.contains_key(&parent.join(file)) {
             tree.put(dir.join(file), *content);
         }
     }

@@ -5,6 +5,7 @@
 //! | `cpu.max`, `cpu.cfs_quota_us` | at least 1 ms or none; never below the burst; on v1 a child may not exceed its parent's share of a CPU, checked both ways |
 //! | `cpu.max.burst`, `cpu.cfs_burst_us` | at most the quota |
 //! | `cpu.weight`, `cpu.shares` | refused while `cpu.idle` is 1; shares are clamped, weights refused |
+//! | `cpu.idle` | puts the weight below the least, and back to the default |
 //! | `cpuset.cpus` | v1: within the parent, around the children, not empty with tasks; v2: any, the effective set follows |
 //! | `memory.*` limits | whole pages; `max` or -1 for none |
 //! | `cgroup.procs` | the process leaves every other group of the hierarchy |
@@ -40,7 +41,7 @@ pub(super) fn write(tree: &mut Tree, path: &Path, value: &str) -> Result<(), Err
         "cpu.cfs_quota_us" | "cpu.cfs_period_us" => cfs(tree, &dir, name, value)?,
         "cpu.max.burst" | "cpu.cfs_burst_us" => burst(tree, &dir, value)?,
         "cpu.weight" | "cpu.shares" => weight(tree, &dir, name, value)?,
-        "cpu.idle" => number(value).filter(|idle| *idle <= 1).ok_or(Errno::INVAL)?.to_string(),
+        "cpu.idle" => idle(tree, &dir, value)?,
         "cpu.bvt_warp_ns" => {
             signed(value).filter(|bvt| (-2..=2).contains(bvt)).ok_or(Errno::INVAL)?.to_string()
         }
@@ -159,6 +160,19 @@ fn weight(tree: &Tree, dir: &Path, name: &str, value: &str) -> Result<String, Er
         _ if (1..=10_000).contains(&value) => Ok(value.to_string()),
         _ => Err(Errno::RANGE),
     }
+}
+
+/// An idle group has a weight below the least; one that is no longer idle starts anew.
+fn idle(tree: &mut Tree, dir: &Path, value: &str) -> Result<String, Errno> {
+    let idle = number(value).filter(|idle| *idle <= 1).ok_or(Errno::INVAL)?.to_string();
+    if tree.text(&dir.join("cpu.idle")) != idle {
+        for (file, normal, lowest) in [("cpu.shares", "1024", "3"), ("cpu.weight", "100", "0")] {
+            if tree.files.contains_key(&dir.join(file)) {
+                tree.put(dir.join(file), if idle == "1" { lowest } else { normal });
+            }
+        }
+    }
+    Ok(idle)
 }
 
 fn memory_limit(name: &str, value: &str) -> Result<String, Errno> {

@@ -1,0 +1,91 @@
+//! Which file is meant, and what kind of value does it hold?
+
+use std::fmt;
+
+use host::cgroup::{CgroupPath, Knob, Setting, Shares, Version};
+use host::{Limit, ParseError};
+use qos::claim::Value;
+use qos::writes::Nature;
+
+/// One setting of one group.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    pub group: CgroupPath,
+    pub knob: Knob,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{:?}", self.group, self.knob)
+    }
+}
+
+impl Place {
+    pub fn new(group: CgroupPath, knob: Knob) -> Self {
+        Self { group, knob }
+    }
+
+    pub(super) fn depth(&self) -> usize {
+        self.group.parts().count()
+    }
+
+    /// How the setting of a parent binds those of its children.
+    pub(super) fn nature(&self) -> Nature {
+        match self.knob {
+            Knob::CfsQuota
+            | Knob::CpusetCpus
+            | Knob::CpusetMems
+            | Knob::MemoryLimit
+            | Knob::MemoryMin
+            | Knob::MemoryLow
+            | Knob::MemoryHigh => Nature::Nested,
+            Knob::CfsBurst => Nature::Fitted,
+            _ => Nature::Free,
+        }
+    }
+
+    /// What a setting means to the fold of wishes.
+    pub(super) fn value(&self, version: Version, setting: &Setting) -> Value {
+        match setting {
+            Setting::Number(number) => Value::Number(Some(*number)),
+            Setting::Shares(shares) => {
+                Value::Number(Some(i64::try_from(shares.get()).unwrap_or(i64::MAX)))
+            }
+            Setting::Limit(limit) => Value::Number(limit.at()),
+            Setting::Cpus(cpus) => Value::Cpus(cpus.clone()),
+            Setting::Rates(_) | Setting::Weights(_) | Setting::Words(_) => {
+                let lines = self.knob.encode(version, setting).unwrap_or_default();
+                Value::Text(lines.join("\n"))
+            }
+        }
+    }
+
+    /// What to write for a value, in the form the setting now has; `None` when it is another kind.
+    pub(super) fn setting(
+        &self,
+        version: Version,
+        now: &Setting,
+        value: &Value,
+    ) -> Option<Setting> {
+        Some(match (now, value) {
+            (Setting::Number(_), Value::Number(Some(number))) => Setting::Number(*number),
+            (Setting::Shares(_), Value::Number(Some(shares))) => {
+                let shares = u64::try_from(*shares).unwrap_or_default();
+                Setting::Shares(Shares::new(shares.clamp(Shares::LEAST, Shares::MOST))?)
+            }
+            (Setting::Limit(_), Value::Number(limit)) => {
+                Setting::Limit(limit.map_or(Limit::Max, Limit::At))
+            }
+            (Setting::Cpus(_), Value::Cpus(cpus)) => Setting::Cpus(cpus.clone()),
+            (Setting::Rates(_) | Setting::Weights(_) | Setting::Words(_), Value::Text(text)) => {
+                self.knob.decode(version, text.as_bytes()).ok()?
+            }
+            _ => return None,
+        })
+    }
+
+    /// What a text that was once read from the file means.
+    pub(super) fn read(&self, version: Version, text: &str) -> Result<Setting, ParseError> {
+        self.knob.decode(version, text.as_bytes())
+    }
+}

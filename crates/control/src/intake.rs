@@ -1,0 +1,239 @@
+//! Which configuration is in force?
+//!
+//! One ConfigMap configures all controllers. It is watched; what arrives is judged by
+//! [`api::config`] and published as a new value, whole, through a channel:
+//!
+//! | arrived | in force | said |
+//! |---|---|---|
+//! | nothing yet | nothing: controllers wait | |
+//! | no such ConfigMap | built-in defaults | `tidepool_config_present` 0, a warning |
+//! | a good key | its text | `ConfigLoaded` if it was bad before |
+//! | a bad key | its last good text | findings, a Warning event on the ConfigMap, metrics |
+//! | deletion | built-in defaults, as if it had never been | `tidepool_config_present` 0, a warning |
+//! | the same data again | what was | |
+//!
+//! The other keys of a ConfigMap with a bad key still advance.
+
+mod state;
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use api::config::{Config, Key, Options};
+use api::finding::Finding;
+use api::protocol::event;
+use api::protocol::name::{NAMESPACE, config_map};
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
+use kube::runtime::events::{Event as Notice, EventType, Recorder, Reporter};
+use kube::runtime::watcher::{self, Event};
+use kube::runtime::{WatchStreamExt, watcher as watch_objects};
+use kube::{Api, Client, Resource};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::instruments::Instruments;
+use crate::leader::Leadership;
+pub use state::{Change, Input, State};
+
+/// Which ConfigMap is read, and how strictly.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    pub namespace: String,
+    pub name: String,
+    pub options: Options,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            namespace: NAMESPACE.to_owned(),
+            name: config_map::SLO.to_owned(),
+            options: Options::default(),
+        }
+    }
+}
+
+/// The configuration as it is in force.
+#[derive(Debug, Clone, PartialEq)]
+pub struct InForce {
+    pub config: Config,
+    /// The ConfigMap exists.
+    pub is_present: bool,
+    /// Rises with every change.
+    pub generation: u64,
+    pub findings: Vec<Finding>,
+}
+
+impl InForce {
+    /// Is what the cluster says about co-location unknown or unusable? Specs that were derived
+    /// from it earlier then stay.
+    pub fn is_colocation_doubtful(&self) -> bool {
+        use api::config::Status::{Fallback, Kept, Unavailable};
+        !self.is_present
+            || matches!(self.config.status(Key::Colocation), Kept | Fallback | Unavailable)
+    }
+}
+
+/// The latest configuration, for readers; `None` until the first look at the ConfigMap.
+#[derive(Debug, Clone)]
+pub struct Configs(watch::Receiver<Option<Arc<InForce>>>);
+
+impl Configs {
+    pub fn latest(&self) -> Option<Arc<InForce>> {
+        self.0.borrow().clone()
+    }
+
+    /// Waits for the next one; never returns once the intake has ended.
+    pub async fn changed(&mut self) -> Arc<InForce> {
+        loop {
+            if self.0.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+            if let Some(latest) = self.0.borrow_and_update().clone() {
+                return latest;
+            }
+        }
+    }
+}
+
+/// The writing end of [`Configs`].
+#[derive(Debug)]
+pub struct Intake(watch::Sender<Option<Arc<InForce>>>);
+
+/// Both ends, with nothing in force yet.
+pub fn channel() -> (Intake, Configs) {
+    let (sender, receiver) = watch::channel(None);
+    (Intake(sender), Configs(receiver))
+}
+
+/// Follows the ConfigMap until told to stop. Runs on every replica; only the leader writes events.
+pub async fn run(
+    intake: Intake,
+    settings: Settings,
+    client: Client,
+    leadership: Leadership,
+    instruments: Instruments,
+    shutdown: CancellationToken,
+) {
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), &settings.namespace);
+    let only = watcher::Config::default().fields(&format!("metadata.name={}", settings.name));
+    let events = watch_objects(api, only).default_backoff();
+    let mut events = pin!(events.take_until(shutdown.cancelled_owned()));
+    let mut state = State::new(&settings);
+    let mut is_listed = false;
+    let mut is_away = false;
+    while let Some(event) = events.next().await {
+        let (input, about) = match event {
+            Ok(Event::Init) => {
+                is_listed = false;
+                continue;
+            }
+            Ok(Event::InitApply(found) | Event::Apply(found)) => {
+                is_listed = true;
+                let about = found.object_ref(&());
+                (Input::Data(found.data.unwrap_or_default()), Some(about))
+            }
+            Ok(Event::InitDone) if is_listed => continue,
+            Ok(Event::InitDone | Event::Delete(_)) => (Input::Absent, None),
+            Err(error) => {
+                if !is_away {
+                    warn!(%error, "cannot watch the configuration; the last one stays in force");
+                }
+                is_away = true;
+                continue;
+            }
+        };
+        is_away = false;
+        let Some(change) = state.next(input) else { continue };
+        show(&change, &instruments);
+        intake.0.send_replace(Some(change.in_force.clone()));
+        if let Some(about) = about
+            && leadership.is_held()
+        {
+            tell(&client, &about, &change).await;
+        }
+    }
+}
+
+/// Puts a change into metrics and the log.
+fn show(change: &Change, instruments: &Instruments) {
+    instruments.config_present.set(change.in_force.is_present.into());
+    for key in Key::ALL {
+        let stale = change.bad.contains(&key);
+        instruments.config_key_stale.with_label_values(&[key.name()]).set(stale.into());
+        if stale {
+            instruments.config_parse_failures.with_label_values(&[key.name()]).inc();
+        }
+    }
+    let generation = change.in_force.generation;
+    if !change.in_force.is_present {
+        warn!(generation, "no configuration: the ConfigMap does not exist; defaults are in force");
+    } else if change.bad.is_empty() {
+        info!(generation, "configuration loaded");
+    }
+    for key in &change.bad {
+        let findings: Vec<String> = change.of(*key).map(ToString::to_string).collect();
+        warn!(key = key.name(), findings = findings.join("; "), "kept the last good configuration");
+    }
+}
+
+/// Puts a change onto the ConfigMap as events, for whoever edits it.
+async fn tell(client: &Client, about: &ObjectReference, change: &Change) {
+    for key in &change.bad {
+        let (component, reason) = origin(*key);
+        let findings: Vec<String> = change.of(*key).map(ToString::to_string).collect();
+        let note = format!("{} keeps its last good value. {}", key.name(), findings.join("\n"));
+        publish(client, about, component, EventType::Warning, reason, note).await;
+    }
+    for key in &change.recovered {
+        let note = format!("{} is in force again.", key.name());
+        let (component, _) = origin(*key);
+        publish(client, about, component, EventType::Normal, event::CONFIG_LOADED, note).await;
+    }
+}
+
+/// Who reads a key, and what it calls a bad one.
+fn origin(key: Key) -> (&'static str, &'static str) {
+    use event::source::{NODE_RESOURCE, NODE_SLO};
+    match key {
+        Key::Colocation => (NODE_RESOURCE, event::COLOCATION_CONFIG),
+        Key::Normalization => (NODE_RESOURCE, event::NORMALIZATION_CONFIG),
+        Key::Amplification => (NODE_RESOURCE, event::AMPLIFICATION_CONFIG),
+        Key::Threshold | Key::Qos | Key::Burst | Key::System | Key::HostApplication => {
+            (NODE_SLO, event::SLO_CONFIG)
+        }
+    }
+}
+
+/// Longest text that an event may carry.
+const NOTE_BYTES: usize = 1_000;
+
+/// Writes one event. Events explain and must not hold anything up: a refusal is logged.
+pub(crate) async fn publish(
+    client: &Client,
+    about: &ObjectReference,
+    component: &str,
+    type_: EventType,
+    reason: &str,
+    mut note: String,
+) {
+    let mut end = note.len().min(NOTE_BYTES);
+    while !note.is_char_boundary(end) {
+        end -= 1;
+    }
+    note.truncate(end);
+    let reporter = Reporter { controller: component.to_owned(), instance: None };
+    let notice = Notice {
+        type_,
+        reason: reason.to_owned(),
+        note: Some(note),
+        action: reason.to_owned(),
+        secondary: None,
+    };
+    // A recorder of its own for each: a shared one would count a new text under an old one.
+    if let Err(error) = Recorder::new(client.clone(), reporter).publish(&notice, about).await {
+        warn!(%error, reason, "cannot write an event");
+    }
+}

@@ -1,0 +1,8 @@
+//! A manager beside an API server that really calls its webhooks.
+
+mod admission;
+mod certificates;
+mod faults;
+mod leadership;
+mod quotas;
+mod rig;

@@ -1,0 +1,34 @@
+//! What should a node do for its online pods right now?
+//!
+//! Every strategy is a function from values to a decision that says why. None of them reads a file,
+//! asks a clock or writes anything: the daemon, the simulator and `explain` call the same functions.
+//!
+//! | module | decides |
+//! |---|---|
+//! | [`suppress`] | how much CPU best-effort may use, as CPUs or as a quota |
+//! | [`frame`] | what best-effort gets between two rounds, twenty times a second |
+//! | [`assign`] | on which CPUs a container runs |
+//! | [`identity`] | how the kernel knows who goes first |
+//! | [`burst`] | how far an online container may go beyond its CPU limit |
+//! | [`evict`] | which pods have to leave when holding back is not enough |
+//! | [`batch`] | what batch resources mean to the kernel |
+//! | [`memory`] | how much memory is protected, and where holding back begins |
+//! | [`cache`] | which cache ways and how much memory bandwidth a class may use |
+//! | [`block`] | what may be done to a disk, in the kernel's words |
+//! | [`claim`] | what several wishes for one kernel file come to |
+//! | [`writes`] | in which order the kernel accepts a set of changes |
+//! | [`topology`] | which CPUs belong together |
+
+pub mod assign;
+pub mod batch;
+pub mod block;
+pub mod burst;
+pub mod cache;
+pub mod claim;
+pub mod evict;
+pub mod frame;
+pub mod identity;
+pub mod memory;
+pub mod suppress;
+pub mod topology;
+pub mod writes;
