@@ -8,11 +8,12 @@ mod guest;
 mod kubectl;
 mod layers;
 mod prerequisites;
+mod record;
 mod repository;
 mod rules;
 mod suite;
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -56,6 +57,17 @@ enum Chore {
         /// Change nothing; fail when a page is stale
         #[arg(long)]
         check: bool,
+    },
+    /// Write this machine down as a fake host
+    ///
+    /// Only files that the host layer reads. Look at the text before it becomes a
+    /// fixture: it holds the sizes of this machine and the ids of its pods.
+    #[command(after_help = "Examples:\n  cargo xtask record-host\n  \
+                      cargo xtask record-host --output fixtures/hosts/v2-16cpu.txt")]
+    RecordHost {
+        /// Where to write it [default: standard output]
+        #[arg(long)]
+        output: Option<PathBuf>,
     },
     /// Build the fuzz targets and look for new inputs
     ///
@@ -138,6 +150,10 @@ fn run(chore: Chore) -> Result<bool> {
         }
         Chore::Docs { check: false } => {
             docs::write(&repository)?;
+            Ok(true)
+        }
+        Chore::RecordHost { output } => {
+            record::run(output.as_deref())?;
             Ok(true)
         }
         Chore::Fuzz { target, seconds, jobs, minimize } => {

@@ -176,6 +176,25 @@ impl Training {
     }
 }
 
+/// Models on their way to disk.
+#[derive(Debug)]
+pub(crate) struct Unwritten {
+    dir: Option<CheckpointDir>,
+    models: Vec<(String, Model)>,
+}
+
+impl Unwritten {
+    /// Writes them; what cannot be written is lost until the next time.
+    pub(crate) fn write(self) {
+        let Some(dir) = &self.dir else { return };
+        for (name, model) in &self.models {
+            if let Err(error) = dir.write(name, model) {
+                warn!(%error, model = name, "cannot write a prediction checkpoint");
+            }
+        }
+    }
+}
+
 /// All models of the node.
 #[derive(Debug)]
 pub struct Predictor {
@@ -288,43 +307,41 @@ impl Predictor {
 
     /// Writes the models that have been unwritten for longest.
     pub fn checkpoint(&mut self, now: Timestamp) {
-        let interval = self.settings.checkpoint_interval;
-        self.write_models(now, self.settings.checkpoints_per_step, |written| {
-            written.is_none_or(|written| age(written, now) >= interval)
-        });
+        self.take_due(now).write();
     }
 
     /// Writes all models that changed since they were written; for the end of the process.
     pub fn checkpoint_all(&mut self, now: Timestamp) {
-        self.write_models(now, usize::MAX, |_| true);
+        self.take(now, usize::MAX, |_| true).write();
     }
 
-    fn write_models(
+    /// Copies of the models that have been unwritten for longest, so that writing them keeps nobody
+    /// waiting. They are not due again before the next interval, even if writing fails.
+    pub(crate) fn take_due(&mut self, now: Timestamp) -> Unwritten {
+        let interval = self.settings.checkpoint_interval;
+        self.take(now, self.settings.checkpoints_per_step, |written| {
+            written.is_none_or(|written| age(written, now) >= interval)
+        })
+    }
+
+    fn take(
         &mut self,
         now: Timestamp,
         most: usize,
-        due: impl Fn(Option<Timestamp>) -> bool,
-    ) {
-        let Some(dir) = &self.dir else { return };
-        let mut candidates: Vec<(Option<Timestamp>, &ModelKey)> = self
+        is_due: impl Fn(Option<Timestamp>) -> bool,
+    ) -> Unwritten {
+        let mut due: Vec<(&ModelKey, &mut Model)> = self
             .models
-            .iter()
-            .filter(|(_, model)| due(model.written) && model.written != Some(model.updated))
-            .map(|(key, model)| (model.written, key))
+            .iter_mut()
+            .filter(|(_, model)| is_due(model.written) && model.written != Some(model.updated))
             .collect();
-        candidates.sort();
-        let chosen: Vec<ModelKey> =
-            candidates.into_iter().take(most).map(|(_, key)| key.clone()).collect();
-        for key in chosen {
-            let Some(model) = self.models.get_mut(&key) else { continue };
-            match dir.write(&key.file_name(), model) {
-                // A model that was written in this step is not due before the next interval.
-                Ok(()) => model.written = Some(now),
-                Err(error) => {
-                    warn!(%error, model = key.file_name(), "cannot write a prediction checkpoint");
-                }
-            }
-        }
+        due.sort_by_key(|(_, model)| model.written);
+        let taken = due.into_iter().take(most).map(|(key, model)| {
+            model.written = Some(now);
+            (key.file_name(), model.clone())
+        });
+        let models = taken.collect();
+        Unwritten { dir: self.dir.clone(), models }
     }
 
     /// What can be lent and what is needed at most, given the pods that have samples.

@@ -188,8 +188,7 @@ pub fn track_update(live: Option<&Value>, new: &mut Value, writer: &Writer<'_>, 
     managed::take_from(new);
     // An existing object without entries is one whose managers were forgotten: updates leave it so.
     if !(managed.0.is_empty() && live.is_some()) {
-        let mut live = live.cloned().unwrap_or_else(|| Value::Object(Map::new()));
-        managed::take_from(&mut live);
+        let live = live.map_or_else(|| Value::Object(Map::new()), managed::without);
         let api_version = schema.gvk().api_version();
         let write = Write { live: &live, shape: Shape::of(schema), writer, api_version };
         write.update(new, &mut managed);
@@ -214,15 +213,30 @@ fn managers_to_start_from(live: Option<&Value>, new: &Value, writer: &Writer<'_>
 /// Gives entries of `new` the times they have in `old` when times are all that differs between the two
 /// objects, so that a write that changes nothing is recognised as one.
 pub fn keep_times(old: &Value, new: &mut Value) {
-    let mut timeless = new.clone();
-    for (entry, before) in entries_mut(&mut timeless).iter_mut().zip(entries(old)) {
-        if let (Value::Object(entry), Some(time)) = (entry, before.get("time")) {
-            entry.insert("time".to_owned(), time.clone());
+    let own: Vec<Option<Value>> = entries_mut(new)
+        .iter_mut()
+        .zip(entries(old))
+        .map(|(entry, before)| set_time(entry, before.get("time").cloned()?))
+        .collect();
+    if same(old, new) {
+        return;
+    }
+    for ((entry, before), own) in entries_mut(new).iter_mut().zip(entries(old)).zip(own) {
+        match own {
+            Some(time) => {
+                set_time(entry, time);
+            }
+            None if before.get("time").is_some() => {
+                entry.as_object_mut().and_then(|entry| entry.remove("time"));
+            }
+            None => {}
         }
     }
-    if same(old, &timeless) {
-        *new = timeless;
-    }
+}
+
+/// Dates an entry, and returns what it was dated before.
+fn set_time(entry: &mut Value, time: Value) -> Option<Value> {
+    entry.as_object_mut()?.insert("time".to_owned(), time)
 }
 
 fn entries(object: &Value) -> &[Value] {

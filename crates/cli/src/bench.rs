@@ -1,5 +1,6 @@
 //! `tidepool bench`: what does it cost, measured on this machine?
 
+mod agent;
 mod api;
 mod burn;
 mod manager;
@@ -14,6 +15,7 @@ use crate::Outcome;
 /// Measure Tidepool on this machine
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Agent(agent::Arguments),
     Api(api::Arguments),
     Manager(manager::Arguments),
     React(react::Arguments),
@@ -28,6 +30,7 @@ pub(crate) enum Command {
 impl Command {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
         match self {
+            Self::Agent(arguments) => arguments.run(),
             Self::Api(arguments) => arguments.run(),
             Self::Manager(arguments) => arguments.run(),
             Self::React(arguments) => arguments.run(),

@@ -88,8 +88,13 @@ fn purge(dir: &Path, dry_run: bool) -> anyhow::Result<()> {
     for node in [state::node(dir), state::passing_node(dir)].iter().filter(|node| node.exists()) {
         end_pods(node, dry_run)?;
     }
-    let parts =
-        [state::store(dir), state::credentials(dir), state::kubeconfig(dir), state::lock_file(dir)];
+    let parts = [
+        state::store(dir),
+        state::credentials(dir),
+        state::agent(dir),
+        state::kubeconfig(dir),
+        state::lock_file(dir),
+    ];
     for part in parts.iter().filter(|part| part.exists()) {
         if dry_run {
             say(&format!("would remove {}", part.display()))?;

@@ -3,6 +3,7 @@
 mod agent;
 mod bench;
 mod config;
+mod doctor;
 mod down;
 mod explain;
 mod go_flags;
@@ -49,6 +50,7 @@ enum Command {
     Get(object::get::Arguments),
     Apply(object::apply::Arguments),
     Delete(object::delete::Arguments),
+    Doctor(doctor::Arguments),
     /// Explain where a number comes from
     #[command(subcommand)]
     Explain(explain::Command),
@@ -95,6 +97,7 @@ fn main() -> ExitCode {
         Command::Get(arguments) => object::run(arguments.run()),
         Command::Apply(arguments) => object::run(arguments.run()),
         Command::Delete(arguments) => object::run(arguments.run()),
+        Command::Doctor(arguments) => arguments.run(),
         Command::Explain(command) => object::run(command.run()),
         Command::Config(command) => command.run(),
         Command::Install(command) => command.run(),

@@ -320,20 +320,20 @@ fn start_controllers(
         move |stop: CancellationToken| run(shared.clone(), stop)
     };
     working.spawn(supervise("caches", each(|s, t| Box::pin(caches::run(s, t))), stop.clone()));
-    let (resources, profiles) = (options.node_resource.clone(), options.colocation_profile.clone());
+    let (resources, profiles) = (options.node_resource, options.colocation_profile.clone());
     for name in CONTROLLERS.iter().copied() {
         let is_gated = name == "colocationprofile"
             && !options.gates.is_on(ManagerGate::ColocationProfileController);
         if is_gated || !selects(&options.controllers, name) {
             continue;
         }
-        let (shared, resources, profiles) = (shared.clone(), resources.clone(), profiles.clone());
+        let (shared, resources, profiles) = (shared.clone(), resources, profiles.clone());
         let part = move |stop: CancellationToken| -> Part {
             let shared = shared.clone();
             match name {
                 "nodemetric" => Box::pin(node_metric::run(shared, stop)),
                 "nodeslo" => Box::pin(node_slo::run(shared, stop)),
-                "noderesource" => Box::pin(node_resource::run(shared, resources.clone(), stop)),
+                "noderesource" => Box::pin(node_resource::run(shared, resources, stop)),
                 "quotaprofile" => Box::pin(quota_profile::run(shared, stop)),
                 _ => Box::pin(colocation_profile::run(shared, profiles.clone(), stop)),
             }

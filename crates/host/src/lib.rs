@@ -12,6 +12,7 @@
 //! | [`cold`] | idle memory found by kidled |
 //! | [`block`] | disks, partitions, volumes and mounts |
 //! | [`probe`] | what this kernel offers, what its lacks cost, and how to mend them |
+//! | [`record`] | a real machine as one text file for [`FakeFs`](fs::FakeFs) |
 //!
 //! A value that may be missing is a [`Reading`]; everything else that goes wrong is an error with the
 //! file's path. In the steady state a read is one system call and no allocation.
@@ -26,6 +27,7 @@ pub mod probe;
 pub mod proc;
 pub mod psi;
 mod reading;
+pub mod record;
 pub mod resctrl;
 mod scan;
 pub mod topology;

@@ -10,7 +10,7 @@ mod requirement;
 mod rows;
 mod tier;
 
-pub use self::facts::{Facts, KernelVersion};
+pub use self::facts::{CgroupFacts, Facts, KernelVersion};
 pub use self::live::{Answer, Live};
 pub use self::requirement::{Area, Met, Need, Requirement};
 pub use self::rows::requirements;

@@ -124,6 +124,24 @@ impl Worker {
         Duration::from_nanos(self.answer("took").parse().unwrap())
     }
 
+    /// CPU time of all its threads once it is idle. Hearing an order and answering it are not free,
+    /// least of all on an emulated processor.
+    fn counted(&self) -> Duration {
+        let tasks = format!("/proc/{}/task", self.child.id());
+        let mut last = Duration::MAX;
+        loop {
+            let entries = real().list(Path::new(&tasks)).unwrap();
+            let ids = entries.iter().map(|entry| entry.name.parse().unwrap());
+            let stats = ids.map(|id| SchedStat::read(&*real(), id).unwrap().value().unwrap());
+            let now = stats.map(|stat| stat.run).sum();
+            if now == last {
+                return now;
+            }
+            last = now;
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     fn answer(&mut self, word: &str) -> String {
         let mut line = String::new();
         loop {
@@ -191,9 +209,12 @@ fn cpu_time_is_what_the_process_itself_counts() {
     let mut reader = group.tree.reader(group.path.clone());
     let mut buffer = Buffer::new();
     let worker = group.start("spin 1000");
+    let start = worker.counted();
     let before = reader.cpu_usage(&mut buffer).unwrap().value().unwrap();
-    let took = worker.work();
+    let spun = worker.work();
+    let took = worker.counted() - start;
     let after = reader.cpu_usage(&mut buffer).unwrap().value().unwrap();
+    assert!(took >= spun && spun >= Duration::from_secs(1), "{took:?} for {spun:?}");
     let seen = after - before;
     let error = seen.abs_diff(took).as_secs_f64() / took.as_secs_f64();
     assert!(error < 0.02, "the group says {seen:?}, the process {took:?}: {error}");

@@ -207,7 +207,7 @@ mod tests {
             ("qos", uses("host"), "qos must not use host: qos may use units, api, stats"),
             ("sched", uses("desched"), "sched must not use desched: sched may use units, api"),
             ("host", uses_for_tests("agent"), "host must not use agent: host may use units"),
-            ("xtask", uses("api"), "xtask must not use api: xtask may use units"),
+            ("xtask", uses("api"), "xtask must not use api: xtask may use units, host"),
             (
                 "tidepool",
                 uses("testkit"),

@@ -6,8 +6,8 @@
 //! is logged when it begins and when it ends, not every second.
 //!
 //! On v1 throttling is a file of its own. A group that used less CPU in a tick than the smallest quota
-//! the kernel accepts cannot have been throttled, and one whose periods do not advance has no quota; both
-//! are asked every few seconds only.
+//! the kernel accepts cannot have been throttled, and a busy one whose periods do not advance has no quota;
+//! both are asked every ten seconds only.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use tracing::{debug, warn};
 /// The kernel accepts no smaller quota.
 const SMALLEST_QUOTA: Duration = Duration::from_millis(1);
 /// How often a group that cannot be throttled is asked whether it was.
-const THROTTLING_CHECK: Duration = Duration::from_secs(5);
+const THROTTLING_CHECK: Duration = Duration::from_secs(10);
 /// The longest a group that vanished is not looked for.
 const LONGEST_ABSENCE: Duration = Duration::from_secs(8);
 
@@ -86,17 +86,14 @@ impl Absence {
 struct ThrottlingRate {
     last: Option<Throttling>,
     was_busy: bool,
-    /// Whether periods advance, which they only do below a quota; unknown after one reading.
-    has_periods: Option<bool>,
+    /// Periods do not advance: the group has no quota.
+    is_unlimited: bool,
     check_at: Duration,
 }
 
 impl ThrottlingRate {
     fn is_due(&self, now: Duration) -> bool {
-        match self.has_periods {
-            None => true,
-            Some(has_periods) => (self.was_busy && has_periods) || now >= self.check_at,
-        }
+        self.last.is_none() || (self.was_busy && !self.is_unlimited) || now >= self.check_at
     }
 
     /// The share of periods that were throttled since the last reading.
@@ -106,7 +103,10 @@ impl ThrottlingRate {
         let last = self.last.replace(reading);
         let periods = reading.nr_periods.checked_sub(last?.nr_periods);
         let throttled = reading.nr_throttled.checked_sub(last?.nr_throttled);
-        self.has_periods = periods.map(|periods| periods > 0);
+        // Periods stand still while nothing runs; only a busy group tells.
+        if self.was_busy {
+            self.is_unlimited = periods == Some(0);
+        }
         match (periods, throttled) {
             (Some(1..), Some(throttled)) => {
                 Some((throttled as f64 / periods.unwrap_or(1) as f64).min(1.0))

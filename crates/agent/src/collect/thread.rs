@@ -59,17 +59,28 @@ impl CollectThread {
         world: SharedWorld,
         clock: Clock,
     ) -> io::Result<(Self, Metrics)> {
+        let metrics = Metrics::new(Store::new(settings.usage_interval, settings.max_points));
+        let thread = Self::start_into(metrics.clone(), settings, tree, world, clock)?;
+        Ok((thread, metrics))
+    }
+
+    /// Starts collecting into metrics that may hold samples already.
+    pub fn start_into(
+        metrics: Metrics,
+        settings: CollectSettings,
+        tree: Tree,
+        world: SharedWorld,
+        clock: Clock,
+    ) -> io::Result<Self> {
         raise_descriptor_limit();
-        let store = Store::new(settings.usage_interval, settings.max_points);
-        let metrics = Metrics::new(store);
-        let collector = Collector::new(tree, settings, metrics.clone());
+        let collector = Collector::new(tree, settings, metrics);
         let (stop, ticks, wakes) =
             (Arc::new(AtomicBool::new(false)), Ticks::default(), Meter::default());
-        let lives = Run { stop: stop.clone(), ticks: ticks.clone(), wakes: wakes.clone() };
+        let run = Run { stop: stop.clone(), ticks: ticks.clone(), wakes: wakes.clone() };
         let thread = thread::Builder::new()
             .name("collect".to_owned())
-            .spawn(move || lives.run(collector, &world, clock))?;
-        Ok((Self { stop, thread, ticks, wakes }, metrics))
+            .spawn(move || run.run(collector, &world, clock))?;
+        Ok(Self { stop, thread, ticks, wakes })
     }
 
     pub fn ticks(&self) -> &Ticks {

@@ -87,7 +87,7 @@ impl HistogramFile {
 }
 
 /// The directory of the checkpoints.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct CheckpointDir {
     path: PathBuf,
 }

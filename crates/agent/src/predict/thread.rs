@@ -116,8 +116,11 @@ impl Trainer {
         let training = Training::from_metrics(&self.metrics, &world, now, self.interval);
         predictor.train(&training, wall);
         predictor.forget(wall);
-        if self.is_restored {
-            predictor.checkpoint(wall);
+        let due = self.is_restored.then(|| predictor.take_due(wall));
+        // Writing waits for the disk; whoever asks for an estimate must not.
+        drop(predictor);
+        if let Some(due) = due {
+            due.write();
         }
     }
 }

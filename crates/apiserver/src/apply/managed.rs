@@ -225,6 +225,20 @@ pub(super) fn take_from(object: &mut Value) {
     }
 }
 
+/// A copy of an object without its entries, which are often half of it.
+pub(super) fn without(object: &Value) -> Value {
+    let Value::Object(fields) = object else { return object.clone() };
+    let copy = fields.iter().map(|(name, value)| match value {
+        Value::Object(metadata) if name == "metadata" => {
+            let others = metadata.iter().filter(|(name, _)| *name != "managedFields");
+            let others = others.map(|(name, value)| (name.clone(), value.clone()));
+            (name.clone(), Value::Object(others.collect()))
+        }
+        _ => (name.clone(), value.clone()),
+    });
+    Value::Object(copy.collect())
+}
+
 /// True when a request asks for the managers to be forgotten: an empty list, or one empty entry.
 pub(super) fn asks_for_reset(object: &Value) -> bool {
     match object.pointer("/metadata/managedFields") {

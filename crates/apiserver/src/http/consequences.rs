@@ -9,16 +9,34 @@ use serde_json::Value;
 use super::call::Call;
 use super::{bootstrap, definitions, meta};
 
-/// After an object was created or changed.
-pub(super) async fn of_write(call: &Call, object: &Value) {
-    match (call.served.group.as_str(), call.served.plural.as_str()) {
-        ("apiextensions.k8s.io", "customresourcedefinitions") => {
-            definitions::settle(&call.server).await;
+/// What is left to do once an object is stored.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Consequence {
+    Nothing,
+    Definitions,
+    Account { namespace: String },
+}
+
+impl Consequence {
+    /// Of creating or changing this object.
+    pub(super) fn of_write(call: &Call, object: &Value) -> Self {
+        match (call.served.group.as_str(), call.served.plural.as_str()) {
+            ("apiextensions.k8s.io", "customresourcedefinitions") => Self::Definitions,
+            ("", "namespaces") if !meta::is_deleting(object) => {
+                Self::Account { namespace: meta::name(object).to_owned() }
+            }
+            _ => Self::Nothing,
         }
-        ("", "namespaces") if !meta::is_deleting(object) => {
-            bootstrap::default_account(&call.server, meta::name(object)).await;
+    }
+
+    pub(super) async fn settle(self, call: &Call) {
+        match self {
+            Self::Nothing => {}
+            Self::Definitions => definitions::settle(&call.server).await,
+            Self::Account { namespace } => {
+                bootstrap::default_account(&call.server, &namespace).await;
+            }
         }
-        _ => {}
     }
 }
 

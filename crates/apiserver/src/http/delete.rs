@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::admission::{self, Attributes, Operation};
 use super::call::Call;
+use super::consequences::{self, Consequence};
 use super::definitions::CLEANUP;
 use super::kinds::Served;
 use super::negotiate::{self, Shapes};
@@ -20,7 +21,7 @@ use super::respond::{self, Written};
 use super::server::{ApiServer, object_of};
 use super::source::seconds;
 use super::status::{Cause, Deleted, Status, Subject};
-use super::{consequences, convert, decode, meta, write};
+use super::{convert, decode, meta, write};
 use crate::store::{Key, Stored, WriteError};
 
 /// What becomes of the objects that name this one as their owner.
@@ -271,7 +272,7 @@ async fn carry_out(
         Step::Mark(mut object) => {
             convert::to_storage(&mut object, &call.served);
             let stored = store.replace(key.clone(), object.clone(), current.revision).await?;
-            consequences::of_write(call, &object).await;
+            Consequence::of_write(call, &object).settle(call).await;
             Ok((Written::Stored(stored), false))
         }
         Step::Remove(mut object) => {

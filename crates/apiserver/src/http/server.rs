@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::{Mutex, Semaphore, watch};
 
@@ -190,14 +191,14 @@ impl ApiServer {
         self.inner.registry.store(Arc::new(Registry::with_definitions(definitions.iter())));
     }
 
-    /// Reads one object of any kind in its stored form.
-    pub(super) fn read(
+    /// Reads what `T` names of an object of any kind, in its stored form.
+    pub(super) fn read<T: DeserializeOwned>(
         &self,
         group: &str,
         resource: &str,
         namespace: &str,
         name: &str,
-    ) -> Option<Value> {
+    ) -> Option<T> {
         let served = self.registry().preferred(group, resource)?.clone();
         let stored = self.inner.store.get(&served.key(namespace, name)?)?;
         serde_json::from_slice(&stored.json).ok()

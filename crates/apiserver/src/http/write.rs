@@ -16,12 +16,13 @@ use serde_json::{Value, json};
 
 use super::admission::{self, Attributes, Operation};
 use super::call::Call;
+use super::consequences::{self, Consequence};
 use super::query::WriteOptions;
 use super::respond::Written;
 use super::server::{ApiServer, object_of};
 use super::source::seconds;
 use super::status::{Cause, Status};
-use super::{consequences, convert, managers, meta, strategy, validate};
+use super::{convert, managers, meta, strategy, validate};
 use crate::store::{Key, Revision, Stored, WriteError};
 
 /// Attempts to find a free generated name, and to win against other writers.
@@ -70,7 +71,8 @@ pub(super) async fn insert(
 
     let generated = meta::name(&object).is_empty() && !meta::generate_name(&object).is_empty();
     for attempt in 1.. {
-        let mut object = object.clone();
+        // Only a generated name is tried more than once.
+        let mut object = if generated { object.clone() } else { std::mem::take(&mut object) };
         give_identity(call, &mut object, generated);
         strategy::prepare_create(call, &mut object);
         validate::create(call, &object)?;
@@ -83,11 +85,11 @@ pub(super) async fn insert(
             }
             return Ok(Outcome { created: true, written: Written::Dry(object) });
         }
-        let mut stored_form = object.clone();
-        convert::to_storage(&mut stored_form, &served);
-        match call.server.store().create(key, stored_form).await {
+        let consequence = Consequence::of_write(call, &object);
+        convert::to_storage(&mut object, &served);
+        match call.server.store().create(key, object).await {
             Ok(stored) => {
-                consequences::of_write(call, &object).await;
+                consequence.settle(call).await;
                 return Ok(Outcome { created: true, written: Written::Stored(stored) });
             }
             Err(WriteError::Exists) if generated && attempt < ATTEMPTS => {}
@@ -336,7 +338,8 @@ async fn commit(
         return Ok(Committed::Done(Written::Dry(new)));
     }
     // Watchers see an object leave as it was stored last, not as it never was.
-    let mut stored_form = if last_finalizer { old.clone() } else { new.clone() };
+    let consequence = Consequence::of_write(call, &new);
+    let mut stored_form = if last_finalizer { old.clone() } else { std::mem::take(&mut new) };
     convert::to_storage(&mut stored_form, &call.served);
     let result = if last_finalizer {
         call.server.store().remove(key.clone(), stored_form, current.revision).await
@@ -350,7 +353,7 @@ async fn commit(
             Ok(Committed::Done(Written::Dry(new)))
         }
         Ok(stored) => {
-            consequences::of_write(call, &new).await;
+            consequence.settle(call).await;
             Ok(Committed::Done(Written::Stored(stored)))
         }
         Err(WriteError::Conflict { .. } | WriteError::Missing) => Ok(Committed::Raced),

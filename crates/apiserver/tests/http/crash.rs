@@ -251,7 +251,7 @@ impl Writer {
                 send(client, Method::DELETE, &path, "application/json", &json!({})).await
             }
         }?;
-        self.accept(step, (step % LIFE != 0).then_some(answer));
+        self.accept(step, (!step.is_multiple_of(LIFE)).then_some(answer));
         Ok(())
     }
 
@@ -307,14 +307,19 @@ impl Cache {
     }
 }
 
-/// The lines of a watch, until the server is gone.
+/// The lines of a watch, until the server is gone; none, if it went before the watch began.
 async fn watch(client: &Client, path: &str, from: u64) -> impl Stream<Item = Value> + use<> {
     let request = Request::get(format!("{path}?watch=1&resourceVersion={from}"));
-    let lines = client.request_stream(request.body(Vec::new()).unwrap()).await.unwrap().lines();
-    stream::unfold(lines, |mut lines| async move {
+    let lines = match client.request_stream(request.body(Vec::new()).unwrap()).await {
+        Ok(body) => Some(body.lines()),
+        Err(kube::Error::Api(refusal)) => panic!("cannot watch {path}: {refusal:?}"),
+        Err(_) => None,
+    };
+    stream::unfold(lines, |lines| async move {
+        let mut lines = lines?;
         // The last line may be cut.
         let line = lines.try_next().await.ok()??;
-        Some((serde_json::from_str(&line).ok()?, lines))
+        Some((serde_json::from_str(&line).ok()?, Some(lines)))
     })
 }
 

@@ -7,5 +7,6 @@ mod disk;
 mod model;
 mod random;
 mod semantics;
+mod start;
 mod support;
 mod watch;

@@ -3,8 +3,8 @@
 //! Four measurements. The caches are filled with nodes, pods and reports, and every node is
 //! planned anew from memory. The memory is what the process holds then. After that the real
 //! controllers run against an embedded API in this process, and the time is taken from the answer
-//! to a report until a watch shows the node with its new batch CPU. The webhooks are measured as
-//! by `bench webhook`.
+//! to a report until a watch shows the node with its new batch CPU. Last, the webhooks are asked
+//! about pods, see [`super::webhook`].
 
 use std::time::{Duration, Instant};
 
@@ -32,7 +32,6 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::webhook::webhooks;
 use crate::{Outcome, output};
 
 /// Measure the manager: time to plan a node, from report to patch, and memory
@@ -69,7 +68,7 @@ struct Report {
     event_to_patch_p99_ms: f64,
     /// Where the patches went.
     event_to_patch_writer: &'static str,
-    /// As `bench webhook` measures it.
+    /// What the webhooks add to the creation of a pod, at 200 a second.
     webhook_p99_ms: f64,
     /// With all nodes, pods and reports in the caches.
     rss_mib: f64,
@@ -78,10 +77,9 @@ struct Report {
 /// Nodes in the embedded API.
 const LIVE_NODES: u32 = 50;
 const PASSES: usize = 5;
-/// Pods a second, and for how long, that the webhooks are asked about.
+const LIMIT: Duration = Duration::from_secs(60);
 const WEBHOOK_RATE: u32 = 200;
 const WEBHOOK_SECONDS: u32 = 5;
-const LIMIT: Duration = Duration::from_secs(60);
 const NAMESPACE: &str = "koordinator-system";
 const COLOCATION: &str = r#"{"enable":true}"#;
 
@@ -95,7 +93,7 @@ impl Arguments {
         drop(world);
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let times = runtime.block_on(follow(self.events))?;
-        let admission = runtime.block_on(webhooks(WEBHOOK_RATE, WEBHOOK_SECONDS))?;
+        let webhook = runtime.block_on(super::webhook::webhooks(WEBHOOK_RATE, WEBHOOK_SECONDS))?;
         let report = Report {
             nodes: self.nodes,
             pods: self.pods,
@@ -103,7 +101,7 @@ impl Arguments {
             event_to_patch_p50_ms: percentile(&times, 50),
             event_to_patch_p99_ms: percentile(&times, 99),
             event_to_patch_writer: "embedded API in this process, 50 nodes",
-            webhook_p99_ms: admission.webhook_p99_ms,
+            webhook_p99_ms: webhook.webhook_p99_ms,
             rss_mib,
         };
         if self.json {

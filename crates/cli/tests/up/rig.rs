@@ -22,7 +22,7 @@ use tokio::time::sleep;
 pub(crate) const TIDEPOOL: &str = env!("CARGO_BIN_EXE_tidepool");
 
 /// Longer than anything takes on a busy machine.
-pub(crate) const LIMIT: Duration = Duration::from_secs(120);
+pub(crate) const LIMIT: Duration = Duration::from_secs(300);
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// A running `tidepool up`; it and its pods are gone when the test ends.

@@ -46,7 +46,7 @@ pub fn validate(
         }
         let system = new.get(Key::System.name()).map(String::as_str);
         let findings = check_key(key, text, system, object, options);
-        refuse(&findings, Code::is_unreadable, config_map_reason::PARSE)?;
+        refuse(&findings, is_unreadable, config_map_reason::PARSE)?;
         refuse(&findings, |code| code != Code::Overlap, config_map_reason::INVALID)?;
         let entries = entries(key, text);
         if let Some(strategies) = made_up_overlap(&entries) {
@@ -68,14 +68,8 @@ pub(super) fn check_nodes(data: &Data, nodes: &Nodes) -> Result<(), Denied> {
     Ok(())
 }
 
-trait Unreadable {
-    fn is_unreadable(self) -> bool;
-}
-
-impl Unreadable for Code {
-    fn is_unreadable(self) -> bool {
-        matches!(self, Self::Syntax | Self::WrongType | Self::BadText)
-    }
+fn is_unreadable(code: Code) -> bool {
+    matches!(code, Code::Syntax | Code::WrongType | Code::BadText)
 }
 
 fn refuse(findings: &[Finding], of: impl Fn(Code) -> bool, reason: &str) -> Result<(), Denied> {

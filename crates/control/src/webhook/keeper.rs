@@ -182,12 +182,12 @@ impl Keeper {
 
     async fn bundle(&self) -> Result<Bundle, KeeperError> {
         match &self.charge.vault {
-            Vault::Secret { namespace, name } => self.from_secret(namespace, name).await,
-            Vault::Directory(dir) => self.from_directory(dir),
+            Vault::Secret { namespace, name } => self.open_secret(namespace, name).await,
+            Vault::Directory(dir) => self.open_directory(dir),
         }
     }
 
-    async fn from_secret(&self, namespace: &str, name: &str) -> Result<Bundle, KeeperError> {
+    async fn open_secret(&self, namespace: &str, name: &str) -> Result<Bundle, KeeperError> {
         let api: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
         for _ in 0..RACES {
             let found = api.get_opt(name).await.map_err(failed(format!("read Secret {name}")))?;
@@ -253,7 +253,7 @@ impl Keeper {
         Err(Bundle::salvage(data).renew(host, now))
     }
 
-    fn from_directory(&self, dir: &Path) -> Result<Bundle, KeeperError> {
+    fn open_directory(&self, dir: &Path) -> Result<Bundle, KeeperError> {
         let names = Bundle::salvage(&BTreeMap::new());
         let read = |name: &str| std::fs::read(dir.join(name)).ok().map(ByteString);
         let data =

@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use control::webhook::Vault;
 use control::webhook::certificate::Bundle;
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
@@ -154,5 +155,23 @@ async fn a_new_certificate_is_served_without_a_restart() {
     })
     .await;
     until("it is believed", async || refuses(&cluster).await.then_some(())).await;
+    manager.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn certificates_may_live_in_a_directory() {
+    let cluster = Cluster::start().await;
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut options = options();
+    options.webhook.vault = Vault::Directory(dir.path().join("certs"));
+    ready(cluster.client.clone(), options.clone()).await.stop().await;
+    let key = dir.path().join("certs/tls.key");
+    let before = std::fs::read(&key).expect("the key is there");
+    ready(cluster.client.clone(), options.clone()).await.stop().await;
+    assert_eq!(std::fs::read(&key).expect("the key"), before, "what is good is kept");
+    std::fs::write(&key, "half").expect("written");
+    let manager = ready(cluster.client.clone(), options).await;
+    assert_ne!(std::fs::read(&key).expect("the key"), b"half");
+    assert!(refuses(&cluster).await);
     manager.stop().await;
 }

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 
+use super::Met;
 use crate::fs::HostFs;
 use crate::perf;
 
@@ -20,6 +21,15 @@ pub enum Answer {
 }
 
 impl Answer {
+    /// As a row of the report, with the words for a yes.
+    pub(super) fn judge(&self, yes: &str) -> (Met, String) {
+        match self {
+            Self::Yes => (Met::Yes, yes.to_owned()),
+            Self::No(why) => (Met::No, why.clone()),
+            Self::Unknown => (Met::Unknown, "not asked".to_owned()),
+        }
+    }
+
     fn from_result(result: io::Result<()>) -> Self {
         match result {
             Ok(()) => Self::Yes,

@@ -15,6 +15,7 @@ pub fn requirements(facts: &Facts) -> Vec<Requirement> {
     rows.extend(protection::io(facts));
     rows.extend(machine::observation(facts));
     rows.extend(machine::rights(facts));
+    rows.extend(machine::limits(facts));
     rows
 }
 

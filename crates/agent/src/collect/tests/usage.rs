@@ -61,6 +61,31 @@ fn pods_and_containers_are_sampled_from_their_second_tick_on() {
 }
 
 #[test]
+fn a_group_that_wakes_up_is_asked_for_throttling_at_once() {
+    let mut rig = Rig::new(host::cgroup::Version::V1);
+    let web = pod("web", KubeQos::Burstable);
+    rig.make(&container(&web).cgroup);
+    rig.enter(vec![web.clone()]);
+    let stat = rig.file(Controller::Cpu, &web.cgroup, "cpu.stat");
+    (0..35).for_each(|_| rig.step());
+    rig.fs.fail(&stat, Some(rustix::io::Errno::ACCESS));
+    rig.step();
+    rig.assert_fresh(Subject::Pod("web"), Measure::Throttled, 0.0);
+    rig.fs.fail(&stat, None);
+    for second in 1..4 {
+        let counters = Counters {
+            usage_ms: 200 * second,
+            periods: 10 * second,
+            throttled: 5 * second,
+            ..Counters::default()
+        };
+        rig.count(&web.cgroup, counters);
+        rig.step();
+    }
+    rig.assert_fresh(Subject::Pod("web"), Measure::Throttled, 0.5);
+}
+
+#[test]
 fn the_system_is_what_nobody_else_uses() {
     for version in BOTH {
         let mut rig = Rig::new(version);

@@ -1,9 +1,24 @@
 //! May something be created in this namespace, and may this namespace go?
 
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
 use super::{Attributes, Operation};
 use crate::http::call::Call;
-use crate::http::meta;
 use crate::http::status::{Cause, Status, Subject};
+
+/// As much of a namespace as matters here.
+#[derive(Deserialize)]
+struct Namespace {
+    #[serde(default)]
+    metadata: Metadata,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Metadata {
+    deletion_timestamp: Option<IgnoredAny>,
+}
 
 /// Namespaces every cluster needs.
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
@@ -23,10 +38,10 @@ pub(super) fn check(call: &Call, attributes: &Attributes) -> Result<(), Status> 
         return Ok(());
     }
     let name = attributes.namespace.as_str();
-    let Some(namespace) = call.server.read("", "namespaces", "", name) else {
+    let Some(namespace) = call.server.read::<Namespace>("", "namespaces", "", name) else {
         return Err(Status::not_found(Subject { group: "", resource: "namespaces", name }));
     };
-    if !meta::is_deleting(&namespace) {
+    if namespace.metadata.deletion_timestamp.is_none() {
         return Ok(());
     }
     let refusal = Status::forbidden(

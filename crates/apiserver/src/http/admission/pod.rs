@@ -4,6 +4,7 @@
 //! - its priority, from the PriorityClass it names or from the default class;
 //! - tolerations that let it stay five minutes on a node that stopped answering.
 
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use super::{Attributes, Operation};
@@ -33,7 +34,7 @@ fn set_account(call: &Call, attributes: &Attributes, pod: &mut Value) -> Result<
     let name = spec.get("serviceAccountName").and_then(Value::as_str).unwrap_or_default();
     let name = if name.is_empty() { "default" } else { name }.to_owned();
     let namespace = attributes.namespace.as_str();
-    if call.server.read("", "serviceaccounts", namespace, &name).is_none() {
+    if call.server.read::<IgnoredAny>("", "serviceaccounts", namespace, &name).is_none() {
         return Err(Status::forbidden(
             call.served.subject(&attributes.name),
             format!(
@@ -65,7 +66,9 @@ impl Class {
 }
 
 fn find_class(call: &Call, name: &str) -> Option<Class> {
-    if let Some(object) = call.server.read("scheduling.k8s.io", "priorityclasses", "", name) {
+    if let Some(object) =
+        call.server.read::<Value>("scheduling.k8s.io", "priorityclasses", "", name)
+    {
         return Some(Class::from_object(&object));
     }
     let (name, value, _) = SYSTEM_CLASSES.iter().find(|(known, ..)| *known == name)?;

@@ -1,6 +1,7 @@
 //! `binding`: the scheduler's one write.
 
 use axum::response::Response;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::done;
@@ -133,17 +134,26 @@ fn merge(pod: &mut Value, field: &str, more: &Value) {
     }
 }
 
+/// As much of a node as matters here.
+#[derive(Deserialize)]
+struct Node {
+    #[serde(default)]
+    metadata: NodeMetadata,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct NodeMetadata {
+    labels: Option<serde_json::Map<String, Value>>,
+}
+
 /// A pod learns the zone and region of its node.
 fn copy_topology(call: &Call, pod: &mut Value, node: &str) {
-    let Some(node) = call.server.read("", "nodes", "", node) else { return };
-    let labels = meta::metadata(&node).get("labels").and_then(Value::as_object);
+    let Some(node) = call.server.read::<Node>("", "nodes", "", node) else { return };
     let wanted = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
-    let found: serde_json::Map<String, Value> = labels
-        .into_iter()
-        .flatten()
-        .filter(|(key, _)| wanted.contains(&key.as_str()))
-        .map(|(key, value)| (key.clone(), value.clone()))
-        .collect();
+    let labels = node.metadata.labels.unwrap_or_default();
+    let found: serde_json::Map<String, Value> =
+        labels.into_iter().filter(|(key, _)| wanted.contains(&key.as_str())).collect();
     if !found.is_empty() {
         merge(pod, "labels", &Value::Object(found));
     }

@@ -143,11 +143,9 @@ impl Load {
 
     pub(super) async fn clean_up(&self) -> anyhow::Result<()> {
         let client = Client::try_from(self.config.clone())?;
-        for path in [
-            format!("{}?gracePeriodSeconds=0", pods_path()),
-            format!("{NODES}?labelSelector={NODE_LABEL}"),
-        ] {
-            send(&client, Method::DELETE, &path, JSON, &json!({})).await?;
+        let now = json!({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0});
+        for path in [pods_path(), format!("{NODES}?labelSelector={NODE_LABEL}")] {
+            send(&client, Method::DELETE, &path, JSON, &now).await?;
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use super::met;
 use crate::cgroup::{Controller, Driver, Version};
-use crate::probe::{Area, Facts, Met, Need, Requirement};
+use crate::probe::{Area, CgroupFacts, Facts, Met, Need, Requirement};
 
 pub(super) fn rows(facts: &Facts) -> Vec<Requirement> {
     let Some(cgroups) = &facts.cgroups else {
@@ -40,6 +40,12 @@ pub(super) fn rows(facts: &Facts) -> Vec<Requirement> {
             fix: "start kubelet first",
         },
     ];
+    rows.extend(controllers(cgroups));
+    rows
+}
+
+fn controllers(cgroups: &CgroupFacts) -> Vec<Requirement> {
+    let mut rows = Vec::new();
     let mut needed = vec![
         (Controller::Cpu, "cpu controller", Need::Required, "best-effort CPU cannot be limited"),
         (Controller::Cpuset, "cpuset controller", Need::Required, "CPUs cannot be divided"),

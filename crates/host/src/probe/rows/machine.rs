@@ -1,7 +1,7 @@
 //! Kernel, processors, what can be observed, and what we may do.
 
 use super::met;
-use crate::probe::{Answer, Area, Facts, KernelVersion, Met, Need, Requirement};
+use crate::probe::{Area, Facts, KernelVersion, Met, Need, Requirement};
 
 /// The oldest kernel all parts have been written for.
 const OLDEST: KernelVersion = KernelVersion { major: 4, minor: 18 };
@@ -20,7 +20,7 @@ pub(super) fn rows(facts: &Facts) -> Vec<Requirement> {
     let kernel = |least: KernelVersion| facts.kernel.map_or(Met::Unknown, |is| met(is >= least));
     let machine = match &facts.topology {
         Some(topology) => format!(
-            "{} CPUs, {} cores, {} sockets, {} NUMA nodes, SMT {}",
+            "CPUs: {}, cores: {}, sockets: {}, NUMA nodes: {}, SMT: {}",
             topology.cpus.len(),
             topology.core_count(),
             topology.socket_count(),
@@ -41,9 +41,9 @@ pub(super) fn rows(facts: &Facts) -> Vec<Requirement> {
         },
         Requirement {
             area: Area::Kernel,
-            name: "kernel 5.15 or newer",
+            name: "kernel 5.15 or newer, or group identity",
             need: Need::Recommended,
-            met: kernel(GOOD),
+            met: if facts.has_file("cpu.bvt_warp_ns") { Met::Yes } else { kernel(GOOD) },
             found: facts.release.clone(),
             consequence: "protection falls back to weights, quotas and CPU sets",
             fix: "boot Linux 5.15 or newer, or a vendor kernel with group identity",
@@ -68,11 +68,7 @@ pub(super) fn observation(facts: &Facts) -> Vec<Requirement> {
         (false, true) => "the CPU can, the file system is not mounted",
         (false, false) => "this CPU, or the virtual machine, cannot",
     };
-    let perf = match &facts.live.perf {
-        Answer::Yes => (Met::Yes, "cycles and instructions are counted".to_owned()),
-        Answer::No(why) => (Met::No, why.clone()),
-        Answer::Unknown => (Met::Unknown, "not asked".to_owned()),
-    };
+    let perf = facts.live.perf.judge("cycles and instructions are counted");
     vec![
         Requirement {
             area: Area::Observation,
@@ -123,12 +119,6 @@ pub(super) fn observation(facts: &Facts) -> Vec<Requirement> {
 }
 
 pub(super) fn rights(facts: &Facts) -> Vec<Requirement> {
-    let at_least = |value: Option<u64>, least| value.map_or(Met::Unknown, |is| met(is >= least));
-    let shown = |value: Option<u64>| match value {
-        Some(u64::MAX) => "unlimited".to_owned(),
-        Some(value) => value.to_string(),
-        None => "not readable".to_owned(),
-    };
     let capability = |bit| match facts.capabilities {
         Some(_) => met(facts.has_capability(bit)),
         None => Met::Unknown,
@@ -162,6 +152,17 @@ pub(super) fn rights(facts: &Facts) -> Vec<Requirement> {
             consequence: "limits cannot be raised and online work cannot be kept from the OOM killer",
             fix: "give the container CAP_SYS_RESOURCE",
         },
+    ]
+}
+
+pub(super) fn limits(facts: &Facts) -> Vec<Requirement> {
+    let at_least = |value: Option<u64>, least| value.map_or(Met::Unknown, |is| met(is >= least));
+    let shown = |value: Option<u64>| match value {
+        Some(u64::MAX) => "unlimited".to_owned(),
+        Some(value) => value.to_string(),
+        None => "not readable".to_owned(),
+    };
+    vec![
         Requirement {
             area: Area::Rights,
             name: "65536 open files",

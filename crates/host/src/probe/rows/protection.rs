@@ -3,7 +3,7 @@
 use units::Bytes;
 
 use super::met;
-use crate::probe::{Answer, Area, Facts, Met, Need, Requirement};
+use crate::probe::{Area, Facts, Met, Need, Requirement};
 
 /// A row about files of a group, of which any will do.
 struct FileRow {
@@ -64,11 +64,7 @@ pub(super) fn cpu(facts: &Facts) -> Vec<Requirement> {
     ];
     let mut rows: Vec<Requirement> =
         files.into_iter().map(|row| row.judge(Area::Cpu, facts)).collect();
-    let (core, found) = match &facts.live.core_scheduling {
-        Answer::Yes => (Met::Yes, "available".to_owned()),
-        Answer::No(why) => (Met::No, why.clone()),
-        Answer::Unknown => (Met::Unknown, "not asked".to_owned()),
-    };
+    let (core, found) = facts.live.core_scheduling.judge("available");
     rows.push(Requirement {
         area: Area::Cpu,
         name: "core scheduling",

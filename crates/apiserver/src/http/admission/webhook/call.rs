@@ -52,7 +52,7 @@ impl ServiceResolver for EndpointResolver {
         port: u16,
     ) -> Result<String, String> {
         let service = server
-            .read("", "services", namespace, name)
+            .read::<Value>("", "services", namespace, name)
             .ok_or_else(|| format!("service {name:?} not found"))?;
         let list = |value: &Value, field: &str| -> Vec<Value> {
             value.get(field).and_then(Value::as_array).cloned().unwrap_or_default()
@@ -64,7 +64,7 @@ impl ServiceResolver for EndpointResolver {
             .ok_or_else(|| format!("no service port {port} found for service {name:?}"))?;
         let port_name = entry.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
         let endpoints = server
-            .read("", "endpoints", namespace, name)
+            .read::<Value>("", "endpoints", namespace, name)
             .ok_or_else(|| format!("endpoints {name:?} not found"))?;
         for subset in list(&endpoints, "subsets") {
             let target = list(&subset, "ports").into_iter().find(|candidate| {

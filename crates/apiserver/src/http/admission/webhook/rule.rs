@@ -129,7 +129,7 @@ fn selects_namespace(
     if !call.served.namespaced {
         return true;
     }
-    match call.server.read("", "namespaces", "", &attributes.namespace) {
+    match call.server.read::<Value>("", "namespaces", "", &attributes.namespace) {
         Some(namespace) => labels_match(&hook.namespaces, &namespace),
         None => {
             let mut bare = Value::Null;

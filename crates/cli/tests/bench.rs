@@ -1,0 +1,56 @@
+//! Do the measurements run, and print what they promise?
+
+use std::process::Command;
+
+use serde_json::Value;
+
+const TIDEPOOL: &str = env!("CARGO_BIN_EXE_tidepool");
+
+fn measure(arguments: &[&str]) -> Value {
+    let output = Command::new(TIDEPOOL)
+        .args(["bench", "api", "--json", "--clients", "2"])
+        .args(arguments)
+        .output()
+        .expect("the binary was built with this test");
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{errors}");
+    assert_eq!(errors, "", "stderr is no terminal, so there is no progress");
+    serde_json::from_slice(&output.stdout).expect("one JSON object")
+}
+
+fn is_positive(report: &Value, key: &str) -> bool {
+    report[key].as_f64().is_some_and(|number| number > 0.0)
+}
+
+#[test]
+fn both_stores_are_measured() {
+    for store in ["memory", "disk"] {
+        let arguments = ["--store", store, "--pods", "20", "--nodes", "3", "--watchers", "2"];
+        let report = measure(&arguments);
+        assert_eq!(report["store"], store);
+        assert_eq!((&report["pods"], &report["nodes"]), (&20.into(), &3.into()));
+        assert_eq!(report["watch_missed"], 0);
+        for key in ["pods_per_s", "writes_per_s", "watch_events_per_s", "rss_mib"] {
+            assert!(is_positive(&report, key), "{key} in {report}");
+        }
+        for verb in ["create", "bind", "status"] {
+            assert!(is_positive(&report[verb], "p99_ms"), "{verb} in {report}");
+        }
+    }
+}
+
+#[test]
+fn a_start_finds_every_object() {
+    let report = measure(&["--start", "--objects", "50"]);
+    assert_eq!(report["objects"], 50);
+    assert!(is_positive(&report, "start_ms"), "{report}");
+}
+
+#[test]
+fn a_start_is_measured_on_disk_only() {
+    let output = Command::new(TIDEPOOL)
+        .args(["bench", "api", "--start", "--store", "memory"])
+        .output()
+        .expect("the binary was built with this test");
+    assert_eq!(output.status.code(), Some(2));
+}
