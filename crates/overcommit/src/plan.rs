@@ -44,7 +44,7 @@ pub struct Inputs<'a> {
 }
 
 /// What flags say about the calculation.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
     pub plugins: Plugins,
     /// Nodes show a resource for shared GPUs (gate EnableSyncGPUSharedResource).
