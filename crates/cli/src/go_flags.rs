@@ -298,7 +298,8 @@ mod tests {
 
     #[test]
     fn both_dialects_are_understood() {
-        let cases: &[(&str, &str, fn(&Flags) -> bool)] = &[
+        type Row = (&'static str, &'static str, fn(&Flags) -> bool);
+        let cases: &[Row] = &[
             ("defaults", "", |f| f.text("addr") == ":9316" && f.bool("enable") && f.int("v") == 0),
             ("one dash", "-addr=:1", |f| f.text("addr") == ":1"),
             ("two dashes", "--addr=:1", |f| f.text("addr") == ":1"),
