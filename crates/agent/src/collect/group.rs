@@ -85,6 +85,8 @@ impl Absence {
 #[derive(Debug, Default)]
 struct ThrottlingRate {
     last: Option<Throttling>,
+    /// There were two readings: before, nothing is known about a quota.
+    is_settled: bool,
     was_busy: bool,
     /// Periods do not advance: the group has no quota.
     is_unlimited: bool,
@@ -93,7 +95,7 @@ struct ThrottlingRate {
 
 impl ThrottlingRate {
     fn is_due(&self, now: Duration) -> bool {
-        self.last.is_none() || (self.was_busy && !self.is_unlimited) || now >= self.check_at
+        !self.is_settled || (self.was_busy && !self.is_unlimited) || now >= self.check_at
     }
 
     /// The share of periods that were throttled since the last reading.
@@ -101,6 +103,7 @@ impl ThrottlingRate {
     fn advance(&mut self, reading: Throttling, now: Duration) -> Option<f64> {
         self.check_at = now + THROTTLING_CHECK;
         let last = self.last.replace(reading);
+        self.is_settled = last.is_some();
         let periods = reading.nr_periods.checked_sub(last?.nr_periods);
         let throttled = reading.nr_throttled.checked_sub(last?.nr_throttled);
         // Periods stand still while nothing runs; only a busy group tells.
