@@ -22,7 +22,7 @@ use tracing::warn;
 
 use crate::health::Health;
 
-pub use own::{LOOP_AGE, NODE_METRIC_WRITES};
+pub use own::{COLLECTOR_FAILURES, LOOP_AGE, NODE_METRIC_WRITES, SERIES_POINTS};
 
 /// One value of a gauge.
 #[derive(Debug, Clone, PartialEq)]

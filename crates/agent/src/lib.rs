@@ -8,6 +8,7 @@ pub mod device;
 pub mod exposition;
 pub mod health;
 pub mod kubelet;
+pub mod measured;
 pub mod object;
 pub mod pleg;
 pub mod pods;

@@ -7,7 +7,7 @@
 //! | what | how it shows | then |
 //! |---|---|---|
 //! | the kernel's queue overflows | an event without a watch | read the tree, compare |
-//! | a directory that holds pods goes away, or is not there yet | its watch ends | look every second |
+//! | a directory that holds pods goes away, or is not there yet | its parent says so, or the next look | look every second |
 //! | no watches to be had (`fs.inotify.max_user_watches`, descriptors) | an error | read the tree every second |
 //!
 //! Events say only that something changed. Nobody may trust them to be complete or in order: the
@@ -31,6 +31,9 @@ use watches::{Watches, Woken};
 
 /// How often the tree is read while watches do not do.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// How often it is looked whether the watched directories are still the ones at their paths.
+const VERIFY: Duration = Duration::from_secs(10);
 
 /// Changes that wait for their reader. When full the newest are dropped: a reader that is that far
 /// behind asks for the whole list anyway.
@@ -81,8 +84,12 @@ impl Pleg {
         for parent in &parents {
             is_blind |= !self.watch(parent);
         }
+        let before: Vec<PathBuf> = self.tree.pod_dirs().map(Path::to_path_buf).collect();
         let mut changes = self.tree.read(&self.parents);
         let pods: Vec<PathBuf> = self.tree.pod_dirs().map(Path::to_path_buf).collect();
+        for gone in before.iter().filter(|dir| !pods.contains(dir)) {
+            self.unwatch(gone);
+        }
         for pod in &pods {
             is_blind |= !self.watch(pod);
         }
@@ -90,6 +97,13 @@ impl Pleg {
         changes.extend(self.tree.read(&self.parents));
         self.is_blind = is_blind;
         changes
+    }
+
+    /// Looks whether the directories that hold pods are still those that are watched.
+    pub fn verify(&mut self) -> Vec<Change> {
+        let Some(watches) = &mut self.watches else { return self.resync() };
+        let is_same = self.parents.iter().all(|dir| watches.add(dir).is_ok_and(|is_new| !is_new));
+        if is_same { Vec::new() } else { self.resync() }
     }
 
     /// What the kernel has queued since the last call.
@@ -105,6 +119,12 @@ impl Pleg {
         let mut changes = Vec::new();
         for event in woken {
             match event {
+                Woken::Came { dir, name } | Woken::Went { dir, name }
+                    if self.parents.contains(&dir.join(&name)) =>
+                {
+                    debug!(path = %dir.display(), name, "a directory of pods came or went");
+                    changes.extend(self.resync());
+                }
                 Woken::Came { dir, name } => {
                     let found = self.tree.came(&dir, &name);
                     let new_pod = matches!(found, Some(Change::PodCame { .. }));
@@ -116,7 +136,10 @@ impl Pleg {
                         changes.extend(self.tree.read_pod(&pod));
                     }
                 }
-                Woken::Went { dir, name } => changes.extend(self.tree.went(&dir, &name)),
+                Woken::Went { dir, name } => {
+                    changes.extend(self.tree.went(&dir, &name));
+                    self.unwatch(&dir.join(&name));
+                }
                 Woken::Ended { dir } => {
                     if self.parents.contains(&dir) {
                         debug!(path = %dir.display(), "a directory of pods is gone");
@@ -132,11 +155,17 @@ impl Pleg {
         changes
     }
 
+    fn unwatch(&mut self, dir: &Path) {
+        if let Some(watches) = &mut self.watches {
+            watches.remove(dir);
+        }
+    }
+
     /// Whether `dir` is watched, or need not be because it is gone.
     fn watch(&mut self, dir: &Path) -> bool {
         let Some(watches) = &mut self.watches else { return false };
         match watches.add(dir) {
-            Ok(()) => true,
+            Ok(_) => true,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 // A pod that is gone needs none; a parent may come.
                 !self.parents.iter().any(|parent| parent == dir)
@@ -185,6 +214,7 @@ pub fn follow(parents: Vec<PathBuf>) -> io::Result<(mpsc::Receiver<Change>, Stop
             found = match wait(&pleg, &stopped) {
                 Wait::Stopped => return,
                 Wait::Event => pleg.drain(),
+                Wait::Nothing if pleg.is_watching() => pleg.verify(),
                 Wait::Nothing => pleg.resync(),
             };
         }
@@ -199,11 +229,11 @@ enum Wait {
 }
 
 fn wait(pleg: &Pleg, stop: &OwnedFd) -> Wait {
-    let again = Timespec { tv_sec: LOOK_AGAIN.as_secs().cast_signed(), tv_nsec: 0 };
-    let timeout = (!pleg.is_watching()).then_some(&again);
+    let pause = if pleg.is_watching() { VERIFY } else { LOOK_AGAIN };
+    let timeout = Timespec { tv_sec: pause.as_secs().cast_signed(), tv_nsec: 0 };
     let mut fds = vec![PollFd::new(stop, PollFlags::IN)];
     fds.extend(pleg.watches.as_ref().map(|watches| PollFd::new(watches, PollFlags::IN)));
-    match poll(&mut fds, timeout) {
+    match poll(&mut fds, Some(&timeout)) {
         Ok(0) => Wait::Nothing,
         // Interrupted, or out of memory: looking once too often is harmless.
         Err(_) => Wait::Nothing,

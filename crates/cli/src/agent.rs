@@ -44,7 +44,7 @@ const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     /// Name of this machine's Node
-    #[arg(long, env = "NODE_NAME")]
+    #[arg(long, env = "NODE_NAME", hide_env_values = true)]
     node_name: String,
     /// Kubeconfig to use [default: the pod's service account, or $KUBECONFIG, or ~/.kube/config]
     #[arg(long, value_name = "FILE")]

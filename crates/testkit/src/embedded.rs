@@ -2,6 +2,8 @@
 
 use std::net::Ipv4Addr;
 
+/// The routes of a server, for clients that call it without a socket.
+pub use apiserver::http::router;
 use apiserver::http::{ApiServer, CredentialError, Credentials, Options, RandomIds};
 use apiserver::store::{Limits, OpenError, Store};
 use jiff::Timestamp;

@@ -26,4 +26,14 @@ pub const NODE_METRIC_WRITES: Metric = counter(
     &["result"],
 );
 
-pub(super) const ALL: &[Metric] = &[LOOP_AGE, NODE_METRIC_WRITES];
+pub const SERIES_POINTS: Metric =
+    gauge("tidepool_agent_series_points", "Samples that the agent holds in memory.", &[]);
+
+pub const COLLECTOR_FAILURES: Metric = gauge(
+    "tidepool_agent_collector_failures",
+    "Rounds in which a collector could not read what it needs, since the start.",
+    &["collector"],
+);
+
+pub(super) const ALL: &[Metric] =
+    &[LOOP_AGE, NODE_METRIC_WRITES, SERIES_POINTS, COLLECTOR_FAILURES];

@@ -2,9 +2,15 @@
 //!
 //! Only the fields that decide about CPUs and NUMA nodes are read, each by itself: the kubelet
 //! changes the types of other fields from one release to the next.
+//!
+//! A kubelet whose certificate nobody signed is not told our token; the API server, which knows its
+//! kubelets in its own way, can be asked to pass the question on.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use http::Request;
+use kube::Client;
 use serde_json::Value;
 use units::{MilliCpu, Quantity, Rounding};
 
@@ -12,6 +18,9 @@ use super::{Kubelet, KubeletError};
 
 /// The path that serves it.
 const PATH: &str = "/configz";
+
+/// How long the API server may take to pass a question on.
+const PROXY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The part of the kubelet's configuration that the agent looks at.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -40,12 +49,29 @@ pub enum ConfigError {
     Json(#[from] serde_json::Error),
     #[error("/configz has no object kubeletconfig")]
     NoConfig,
+    #[error("the API server does not pass the question on to the kubelet")]
+    Proxy(#[source] Box<kube::Error>),
+    #[error("the API server gave no answer of the kubelet within {} s", PROXY_TIMEOUT.as_secs())]
+    Timeout,
 }
 
 impl Kubelet {
     /// Asks the kubelet for its configuration.
     pub async fn config(&self) -> Result<KubeletConfig, ConfigError> {
         parse(&self.get(PATH).await?)
+    }
+}
+
+/// Asks the kubelet of `node` through the API server.
+pub async fn through_api(client: &Client, node: &str) -> Result<KubeletConfig, ConfigError> {
+    let path = format!("/api/v1/nodes/{node}/proxy{PATH}");
+    let request = Request::get(path)
+        .body(Vec::new())
+        .map_err(|error| ConfigError::Proxy(Box::new(kube::Error::HttpError(error))))?;
+    match tokio::time::timeout(PROXY_TIMEOUT, client.request_text(request)).await {
+        Ok(Ok(answer)) => parse(answer.as_bytes()),
+        Ok(Err(error)) => Err(ConfigError::Proxy(Box::new(error))),
+        Err(_) => Err(ConfigError::Timeout),
     }
 }
 
@@ -117,5 +143,22 @@ mod tests {
         for answer in ["", "{", "null", "{}", r#"{"kubeletconfig":7}"#] {
             assert!(parse(answer.as_bytes()).is_err(), "{answer:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn the_api_server_passes_the_question_on() {
+        let service = tower::service_fn(|request: Request<kube::client::Body>| async move {
+            let is_asked = request.uri().path() == "/api/v1/nodes/n1/proxy/configz";
+            let (status, text) = match is_asked {
+                true => (200, r#"{"kubeletconfig":{"cpuManagerPolicy":"static"}}"#),
+                false => (403, r#"{"kind":"Status","status":"Failure","code":403}"#),
+            };
+            let body = kube::client::Body::from(text.as_bytes().to_vec());
+            http::Response::builder().status(status).body(body)
+        });
+        let client = Client::new(service, "default");
+        assert_eq!(through_api(&client, "n1").await.unwrap().cpu_manager_policy, "static");
+        let error = through_api(&client, "n2").await.unwrap_err();
+        assert!(matches!(error, ConfigError::Proxy(_)), "{error}");
     }
 }

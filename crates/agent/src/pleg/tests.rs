@@ -125,6 +125,39 @@ fn a_tier_that_is_missing_or_made_anew_is_found_again() {
 }
 
 #[test]
+fn a_tier_that_is_replaced_behind_our_back_is_noticed() {
+    let host = Host::new();
+    let mut pleg = Pleg::new(host.parents());
+    pleg.resync();
+    assert_eq!(pleg.verify(), []);
+    std::fs::rename(host.path("kubepods"), host.path("old")).unwrap();
+    for tier in TIERS {
+        create_dir_all(host.path(tier)).unwrap();
+    }
+    create_dir(host.path("kubepods/burstable/poda")).unwrap();
+    assert_eq!(pleg.drain(), [], "the watches are on what was moved away");
+    assert_eq!(pleg.verify(), [came("a")]);
+    assert!(pleg.is_watching());
+    create_dir(host.path("kubepods/burstable/podb")).unwrap();
+    assert_eq!(pleg.drain(), [came("b")]);
+}
+
+#[test]
+fn pods_that_are_gone_are_not_watched() {
+    let host = Host::new();
+    let mut pleg = Pleg::new(host.parents());
+    pleg.resync();
+    for n in 0..50 {
+        let pod = host.path(&format!("kubepods/pod{n}"));
+        create_dir(&pod).unwrap();
+        pleg.drain();
+        remove_dir(&pod).unwrap();
+        pleg.drain();
+    }
+    assert_eq!(pleg.watches.as_ref().unwrap().count(), TIERS.len());
+}
+
+#[test]
 fn lost_events_are_made_up_for() {
     let limit = std::fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
     let limit: usize = limit.trim().parse().unwrap();

@@ -1,4 +1,7 @@
 //! The kernel's watches on directories.
+//!
+//! A control group that is removed does not end the watch on it, as a directory of a disk does: the
+//! kernel says nothing and keeps the watch. Whoever learns of the removal must take it off.
 
 use std::collections::HashMap;
 use std::io;
@@ -35,6 +38,7 @@ pub(super) enum Woken {
 pub(super) struct Watches {
     inotify: OwnedFd,
     dirs: HashMap<i32, PathBuf>,
+    watches: HashMap<PathBuf, i32>,
     buffer: Box<[MaybeUninit<u8>]>,
 }
 
@@ -48,15 +52,34 @@ impl Watches {
     pub(super) fn new() -> io::Result<Self> {
         let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
         let buffer = vec![MaybeUninit::uninit(); BUFFER].into_boxed_slice();
-        Ok(Self { inotify, dirs: HashMap::new(), buffer })
+        Ok(Self { inotify, dirs: HashMap::new(), watches: HashMap::new(), buffer })
     }
 
-    /// Watches `dir`; again is harmless, and follows a directory made anew under its old name.
-    pub(super) fn add(&mut self, dir: &Path) -> io::Result<()> {
+    /// Watches `dir`, and says whether that is news: it was not watched, or was made anew.
+    pub(super) fn add(&mut self, dir: &Path) -> io::Result<bool> {
         let flags = WatchFlags::CREATE | WatchFlags::DELETE | WatchFlags::ONLYDIR;
         let watch = inotify::add_watch(&self.inotify, dir, flags)?;
+        if self.watches.get(dir) == Some(&watch) {
+            return Ok(false);
+        }
+        self.remove(dir);
         self.dirs.insert(watch, dir.to_path_buf());
-        Ok(())
+        self.watches.insert(dir.to_path_buf(), watch);
+        Ok(true)
+    }
+
+    /// Takes the watch off a directory, which may be gone.
+    pub(super) fn remove(&mut self, dir: &Path) {
+        if let Some(watch) = self.watches.remove(dir) {
+            self.dirs.remove(&watch);
+            // The kernel may have been faster.
+            let _ = inotify::remove_watch(&self.inotify, watch);
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        self.watches.len()
     }
 
     /// Everything that is queued. Files are left out: only directories are control groups.
@@ -76,8 +99,10 @@ impl Watches {
                 continue;
             }
             if kind.contains(ReadFlags::IGNORED) {
-                let dir = self.dirs.remove(&event.wd());
-                woken.extend(dir.map(|dir| Woken::Ended { dir }));
+                if let Some(dir) = self.dirs.remove(&event.wd()) {
+                    self.watches.remove(&dir);
+                    woken.push(Woken::Ended { dir });
+                }
                 continue;
             }
             let name = event.file_name().and_then(|name| name.to_str().ok());

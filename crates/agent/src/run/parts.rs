@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use api::kind::{Device, NodeMetric, NodeResourceTopology, NodeSlo};
 use api::protocol::gate::AgentGate;
-use api::protocol::metric::agent::internal::{NODE_USED_CPU, NODE_USED_MEMORY, START_TIME};
+use api::protocol::metric::agent::internal::START_TIME;
 use arc_swap::ArcSwap;
 use host::cgroup::{KubeQos, Layout, Tree};
 use jiff::Timestamp;
@@ -22,7 +22,7 @@ use tracing::{error, info, warn};
 
 use super::RunError;
 use crate::audit::{Audit, Record};
-use crate::collect::CollectThread;
+use crate::collect::{CollectThread, Task};
 use crate::config::Config;
 use crate::exposition::Exposition;
 use crate::health::Health;
@@ -34,7 +34,7 @@ use crate::series::{Measure, Metrics, Subject};
 use crate::server::{self, Shown};
 use crate::topology::publish::KubeletSource;
 use crate::view::{Clock, SharedWorld, World};
-use crate::{device, pleg, status, topology, world};
+use crate::{device, measured, pleg, status, topology, world};
 
 /// How long threads may take to stop; the process has ten seconds.
 const STOP: Duration = Duration::from_secs(5);
@@ -104,11 +104,11 @@ impl Agent {
         let known = agent.start_pods(tree, node);
         agent.start_world(&known, slo, node_metric.clone());
         let (metrics, prediction) = agent.start_threads(tree)?;
-        agent.start_report(metrics, prediction, node_metric);
+        agent.start_report(metrics.clone(), prediction, node_metric);
         agent.start_topology(&known);
         agent.start_devices(&known);
         agent.start_server();
-        agent.finish_start();
+        agent.finish_start(metrics);
         Ok(agent)
     }
 
@@ -277,15 +277,9 @@ impl Agent {
         let (predict, prediction) = predict.map_err(failed("predict"))?;
         self.predict = Some(predict);
 
-        let live = metrics.clone();
+        let (live, world) = (metrics.clone(), self.world.clone());
         self.exposition.read_live(move |group| {
-            let recent = |measure| live.recent(Subject::Node, measure, clock.now(), 10 * interval);
-            if let Some(cores) = recent(Measure::Cpu) {
-                group.set(&NODE_USED_CPU, &[], cores);
-            }
-            if let Some(bytes) = recent(Measure::Memory) {
-                group.set(&NODE_USED_MEMORY, &[], bytes);
-            }
+            measured::fill(group, &live, &world.load(), clock.now());
         });
         let part = self.health.part("samples");
         let (seen, stop) = (metrics.clone(), self.stop.clone());
@@ -372,7 +366,7 @@ impl Agent {
         self.serving = Some(tokio::spawn(server::serve(listener, shown, self.stop.clone())));
     }
 
-    fn finish_start(&mut self) {
+    fn finish_start(&mut self, metrics: Metrics) {
         let (audit, stop) = (self.audit.clone(), self.stop.clone());
         let flushing = async move {
             audit.flush_until(stop.clone()).await;
@@ -380,7 +374,7 @@ impl Agent {
         };
         self.spawn("audit", flushing);
         let (health, stop) = (self.health.clone(), self.stop.clone());
-        self.spawn("late parts", name_late_parts(health, stop));
+        self.spawn("late parts", name_late_parts(health, metrics, stop));
         let groups = self.layout.kubepods();
         let message = format!("control groups below {groups}");
         self.audit.record(Record::node(Timestamp::now(), 1, "AgentStarted", message));
@@ -417,14 +411,19 @@ async fn watch_samples(
     }
 }
 
-/// Names once what has not become ready in half a minute.
-async fn name_late_parts(health: Health, stop: CancellationToken) {
+/// Names once what has not become ready in half a minute, collectors included.
+async fn name_late_parts(health: Health, metrics: Metrics, stop: CancellationToken) {
     tokio::select! {
         () = stop.cancelled() => return,
         () = tokio::time::sleep(LATE) => {}
     }
     for (part, reason) in health.lacking() {
         warn!(part, reason, "a part of the agent is late");
+    }
+    let late = |task| metrics.health(task).filter(|health| !health.is_started);
+    for (task, health) in Task::ALL.into_iter().filter_map(|task| Some((task, late(task)?))) {
+        let reason = health.last_error.unwrap_or_default();
+        warn!(collector = task.name(), reason, "a collector is late; the others go on");
     }
     stop.cancelled().await;
 }

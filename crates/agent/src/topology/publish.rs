@@ -27,7 +27,7 @@ use super::{Inputs, Machine, Topology, compute, machine, object};
 use crate::exposition::{Exposition, Group};
 use crate::health::Part;
 use crate::kubelet::Kubelet;
-use crate::kubelet::config::KubeletConfig;
+use crate::kubelet::config::{ConfigError, KubeletConfig, through_api};
 use crate::kubelet::cpu_state::{self, CpuState};
 use crate::object::{Seen, chain};
 use crate::pods::Pods;
@@ -84,7 +84,7 @@ struct State {
 
 /// Publishes until shutdown.
 pub async fn follow(publishing: Publishing, client: Client, shutdown: CancellationToken) {
-    let api: Api<NodeResourceTopology> = Api::all(client);
+    let api: Api<NodeResourceTopology> = Api::all(client.clone());
     let mut state = State {
         machine: None,
         kubelet: None,
@@ -96,7 +96,7 @@ pub async fn follow(publishing: Publishing, client: Client, shutdown: Cancellati
     };
     loop {
         publishing.part.beat(publishing.interval, Instant::now());
-        refresh(&publishing, &mut state).await;
+        refresh(&publishing, &client, &mut state).await;
         match round(&publishing, &mut state) {
             Ok(topology) => {
                 state.silent = None;
@@ -127,11 +127,11 @@ pub async fn follow(publishing: Publishing, client: Client, shutdown: Cancellati
 }
 
 /// Reads what changes rarely. What cannot be read now stays as it was.
-async fn refresh(publishing: &Publishing, state: &mut State) {
-    let is_due = state.refreshed.is_none_or(|at| at.elapsed() >= RARELY);
+async fn refresh(publishing: &Publishing, client: &Client, state: &mut State) {
     let is_missing = state.machine.is_none()
         || matches!(publishing.kubelet, KubeletSource::Ask { .. }) && state.kubelet.is_none();
-    if !is_due && !is_missing {
+    let pause = if is_missing { publishing.interval * 3 } else { RARELY };
+    if state.refreshed.is_some_and(|at| at.elapsed() < pause) {
         return;
     }
     state.refreshed = Some(Instant::now());
@@ -152,14 +152,27 @@ async fn refresh(publishing: &Publishing, state: &mut State) {
     publishing.exposition.count(&COLLECT_NUMA_INFO, &[status]);
     if let KubeletSource::Ask { connection, .. } = &publishing.kubelet {
         let kubelet = connection.borrow().clone();
-        let Some(kubelet) = kubelet else { return };
-        match kubelet.config().await {
+        match kubelet_config(kubelet, client, &publishing.node_name).await {
             Ok(config) => state.kubelet = Some(config),
             Err(error) => {
-                debug!(error = chain(&error), "the kubelet does not tell its configuration")
+                debug!(error = chain(&error), "the kubelet does not tell its configuration");
             }
         }
     }
+}
+
+/// The kubelet's own word, or the API server's.
+async fn kubelet_config(
+    kubelet: Option<Kubelet>,
+    client: &Client,
+    node: &str,
+) -> Result<KubeletConfig, ConfigError> {
+    if let Some(kubelet) = kubelet
+        && let Ok(config) = kubelet.config().await
+    {
+        return Ok(config);
+    }
+    through_api(client, node).await
 }
 
 fn round(publishing: &Publishing, state: &mut State) -> Result<Topology, String> {

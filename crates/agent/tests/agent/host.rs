@@ -75,7 +75,7 @@ impl Host {
             let host = Self { fs, cores, stop: stop.clone(), thread: None };
             let (mut last, mut used) = (Instant::now(), 0.0);
             while !stop.load(Ordering::Relaxed) {
-                std::thread::park_timeout(Duration::from_millis(20));
+                std::thread::park_timeout(Duration::from_millis(50));
                 let millis =
                     f64::from(u32::try_from(host.cores.load(Ordering::Relaxed)).unwrap_or(0));
                 used += last.elapsed().as_secs_f64() * millis / 1000.0;

@@ -21,7 +21,7 @@ use testkit::loopback::Loopback;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::rig::{create_pod, read, server, until};
+use crate::rig::{bare, create_pod, read, until};
 
 /// What the kubelet answers.
 #[derive(Debug, Clone)]
@@ -135,7 +135,10 @@ struct Asking {
 
 impl Asking {
     async fn start(settings: Settings, node: Node) -> Self {
-        let (client, _) = server().await;
+        Self::start_with(settings, node, bare().await)
+    }
+
+    fn start_with(settings: Settings, node: Node, client: kube::Client) -> Self {
         let health = Health::default();
         let (changes, received) = mpsc::channel(8);
         let (_, seen) = watch::channel(Seen::Present(Arc::new(node)));
@@ -199,12 +202,14 @@ async fn a_kubelet_in_trouble_does_not_make_pods_vanish() {
         ("truncated", Mood::Truncates),
         ("slow", Mood::Sleeps),
     ];
+    let client = bare().await;
+    // The API server knows the pod too, so that standing in for the kubelet changes nothing.
+    create_pod(&client, "a", "n1").await;
     for (name, mood) in moods {
         let fake = Fake::start(Mood::Lists(vec![("a", "n1")])).await;
         let mut settings = fake.trusted();
         settings.timeout = Duration::from_millis(100);
-        // So long that the API server is not asked meanwhile: it knows of no pods.
-        let asking = Asking::start(settings, fake.node()).await;
+        let asking = Asking::start_with(settings, fake.node(), client.clone());
         asking.until_names(&["a"]).await;
         fake.turn(mood);
         let before = fake.asked();
@@ -250,18 +255,9 @@ async fn a_kubelet_nobody_vouches_for_gets_no_token_unless_told() {
         let place = endpoint(&fake.node(), &settings).unwrap();
         Kubelet::new(&place, &settings, metrics.clone()).unwrap().pods("n1").await
     };
-    let other = rcgen_ca();
-    let wrong = fake.dir.path().join("other.crt");
-    std::fs::write(&wrong, other).unwrap();
+    let stranger = Fake::start(Mood::Says(404, "")).await;
+    let wrong = stranger.dir.path().join("ca.crt");
     assert!(ask(Trust::Authority(Some(wrong))).await.is_err());
     assert_eq!(fake.asked(), 0, "the request never left");
     assert_eq!(ask(Trust::Anybody).await.unwrap().pods.len(), 1);
-}
-
-/// An authority that signed nothing here.
-fn rcgen_ca() -> String {
-    let names = ["127.0.0.1".to_owned()];
-    let ids = apiserver::http::RandomIds;
-    let made = apiserver::http::Credentials::ephemeral(&names, &ids, jiff::Timestamp::now());
-    made.expect("credentials can be made").authority
 }

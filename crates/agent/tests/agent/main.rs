@@ -2,6 +2,7 @@
 
 mod gate;
 mod host;
+mod kernel;
 mod kubelet;
 mod outages;
 mod reports;

@@ -6,13 +6,13 @@ use std::time::Duration;
 use agent::status::cadence;
 use agent::{Config, RunError};
 use api::kind::{NodeMetric, definitions};
-use apiserver::http::router;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, Client};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use testkit::embedded::{in_process, router};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -35,9 +35,15 @@ pub(crate) struct Rig {
     _state: TempDir,
 }
 
+/// A server that has nothing of ours.
+pub(crate) async fn bare() -> Client {
+    let server = in_process().await.expect("a server starts");
+    Client::new(router(server), "default")
+}
+
 /// A server with our kinds and one node; no agent yet.
-pub(crate) async fn server() -> (Client, Gate) {
-    let server = testkit::embedded::in_process().await.expect("a server starts");
+async fn server() -> (Client, Gate) {
+    let server = in_process().await.expect("a server starts");
     let routes = router(server);
     let client = Client::new(routes.clone(), "default");
     let crds = Api::all(client.clone());
@@ -117,7 +123,10 @@ impl Rig {
     /// What the agent serves at a path.
     pub(crate) async fn ask(&self, path: &str) -> (u16, String) {
         let base = format!("http://{}", self.address).parse().expect("an address");
-        let client = Client::try_from(kube::Config::new(base)).expect("a plain client");
+        let mut config = kube::Config::new(base);
+        // Not ready is an answer.
+        config.default_retry = false;
+        let client = Client::try_from(config).expect("a plain client");
         let request = http::Request::get(path).body(kube::client::Body::empty()).expect("a path");
         let response = client.send(request).await.expect("the agent answers");
         let status = response.status().as_u16();
