@@ -28,7 +28,8 @@ impl Random {
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        let bits = u32::try_from((mixed ^ (mixed >> 31)) >> 32).unwrap();
+        let bits =
+            u32::try_from((mixed ^ (mixed >> 31)) >> 32).expect("the upper half of 64 bits has 32");
         f64::from(bits) / f64::from(u32::MAX)
     }
 
