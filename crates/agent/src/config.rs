@@ -107,4 +107,11 @@ impl Config {
             ..new
         }
     }
+
+    /// Keeps nothing on disk: what was learned goes with the process.
+    #[must_use]
+    pub fn without_files(self) -> Self {
+        let predict = PredictSettings { checkpoint_dir: None, ..self.predict };
+        Self { predict, lock: None, ..self }
+    }
 }

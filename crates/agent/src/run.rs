@@ -15,6 +15,7 @@ mod parts;
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -75,7 +76,7 @@ fn lock(path: &Path) -> Result<File, RunError> {
     if let Some(dir) = path.parent() {
         std::fs::create_dir_all(dir).map_err(failed)?;
     }
-    let file = OpenOptions::new().create(true).truncate(false).write(true).open(path);
+    let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path);
     let file = file.map_err(failed)?;
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(file),

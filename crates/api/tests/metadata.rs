@@ -376,6 +376,8 @@ fn objects(seen: &mut Seen) {
     seen.row(&object::CONFIG_MAP_TYPE, "slo-controller-config", &[]);
     seen.row(&object::CREATED_BY, "koord-descheduler", &[]);
     seen.row(&object::WEBHOOK_TEMPLATE, "[]", &[]);
+    seen.row(&object::WEBHOOK_FINGERPRINT, "6f1c", &[]);
+    seen.row(&object::APPLIED_PROFILES, r#"["first","second"]"#, &["first", r#"{"first":true}"#]);
     seen.row(&object::CONTROL_PLANE, "koordinator", &[]);
     seen.row(&object::NAMESPACE_NAME, "koordinator-system", &[]);
 }

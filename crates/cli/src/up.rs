@@ -227,7 +227,11 @@ impl Plan {
             return None;
         }
         let dir = state::agent(&self.dir);
-        Some(agent::Config::one_machine(self.node.clone(), host, &self.cgroup_root, dir))
+        let config = agent::Config::one_machine(self.node.clone(), host, &self.cgroup_root, dir);
+        Some(match self.in_memory {
+            true => config.without_files(),
+            false => config,
+        })
     }
 
     fn node_config(&self) -> NodeConfig {

@@ -168,8 +168,10 @@ fn show(change: &Change, instruments: &Instruments) {
         }
     }
     let generation = change.in_force.generation;
-    if !change.in_force.is_present {
-        warn!(generation, "no configuration: the ConfigMap does not exist; defaults are in force");
+    if !change.in_force.is_present && generation <= 1 {
+        info!(generation, "no configuration: the ConfigMap does not exist; defaults are in force");
+    } else if !change.in_force.is_present {
+        warn!(generation, "the ConfigMap is gone; defaults are in force");
     } else if change.bad.is_empty() {
         info!(generation, "configuration loaded");
     }

@@ -6,8 +6,9 @@
 //! ends in `.tmp` is what a crash left behind.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
@@ -162,7 +163,8 @@ impl CheckpointDir {
     fn replace(&self, path: &Path, text: &[u8]) -> io::Result<()> {
         fs::create_dir_all(&self.path)?;
         let beside = path.with_extension("tmp");
-        let mut file = File::create(&beside)?;
+        let mut file =
+            OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&beside)?;
         file.write_all(text)?;
         file.sync_data()?;
         fs::rename(&beside, path)?;

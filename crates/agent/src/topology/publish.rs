@@ -110,7 +110,8 @@ pub async fn follow(publishing: Publishing, client: Client, shutdown: Cancellati
                 }
             }
             Err(reason) => {
-                if state.silent.as_ref() != Some(&reason) {
+                // At the start the Node is on its way; what is missing then is on /readyz.
+                if state.silent.as_ref() != Some(&reason) && state.local.is_some() {
                     warn!(reason, "the node's topology is not known; what was said stays");
                 }
                 if state.local.is_none() {
