@@ -189,8 +189,15 @@ impl Rig {
 
 impl Drop for Rig {
     fn drop(&mut self) {
-        if let Some((token, _)) = &self.node {
+        if let Some((token, node)) = self.node.take() {
             token.cancel();
+            // A node that still works would make the groups anew that are removed below.
+            for _ in 0..500 {
+                if node.is_finished() {
+                    break;
+                }
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
         }
         let config = self.config.clone();
         let ended = std::thread::spawn(move || {
