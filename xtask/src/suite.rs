@@ -169,15 +169,16 @@ fn check_pages(repository: &Repository) -> Result<Tally> {
     Ok(single("reference pages", outcome))
 }
 
-/// How often the crash test kills a server, when there is time.
-const CRASH_ROUNDS: (&str, &str) = ("TIDEPOOL_TEST_ROUNDS", "200");
+/// How often the crash test kills a server, and how long long tests are, when there is time.
+const AT_LENGTH: &[(&str, &str)] =
+    &[("TIDEPOOL_TEST_ROUNDS", "200"), ("TIDEPOOL_TEST_LENGTH", "whole")];
 
 fn run_tests_in_brief(repository: &Repository) -> Result<Tally> {
     run_tests(repository, &[])
 }
 
 fn run_tests_at_length(repository: &Repository) -> Result<Tally> {
-    run_tests(repository, &[CRASH_ROUNDS])
+    run_tests(repository, AT_LENGTH)
 }
 
 fn run_tests(repository: &Repository, settings: &[(&str, &str)]) -> Result<Tally> {

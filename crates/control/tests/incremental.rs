@@ -344,15 +344,11 @@ fn cluster(seed: u64, configs: &[Arc<InForce>]) {
     }
 }
 
+/// `cargo xtask test` asks for ten thousand.
 #[test]
-fn a_thousand_clusters_agree_with_a_fresh_look() {
-    agree(0..1_000);
-}
-
-#[test]
-#[ignore = "a minute without optimisation"]
-fn ten_thousand_clusters_agree_with_a_fresh_look() {
-    agree(0..10_000);
+fn clusters_agree_with_a_fresh_look() {
+    let is_whole = std::env::var_os("TIDEPOOL_TEST_LENGTH").is_some_and(|length| length == "whole");
+    agree(0..if is_whole { 10_000 } else { 1_000 });
 }
 
 fn agree(seeds: std::ops::Range<u64>) {
