@@ -288,11 +288,11 @@ impl Keeper {
         };
         let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
         let found = api.get_opt(&name).await.map_err(failed(format!("read {name}")))?;
-        let object = match found {
-            Some(object) => object,
-            None => self.install(&api, stage, &name).await?,
+        let is_new = found.is_none();
+        let mut object = match found {
+            Some(object) => serde_json::to_value(&object).unwrap_or_default(),
+            None => self.template(stage, &name)?,
         };
-        let object = serde_json::to_value(&object).unwrap_or_default();
         let authorities = self.authorities(bundle.authority(), trusted(&object));
         let offer = Offer {
             target: &self.charge.target,
@@ -300,22 +300,27 @@ impl Keeper {
             authorities: &authorities,
         };
         let Some(patch) = plan(&object, &offer) else { return Ok(()) };
-        let patched = api.patch(&name, &PatchParams::default(), &Patch::Merge(&patch)).await;
-        match patched {
+        let written = if is_new {
+            // Whole from the start: nobody is sent to an address that is not there.
+            json_patch::merge(&mut object, &patch);
+            match serde_json::from_value(object) {
+                Ok(object) => api.create(&PostParams::default(), &object).await,
+                Err(error) => Err(kube::Error::SerdeError(error)),
+            }
+        } else {
+            api.patch(&name, &PatchParams::default(), &Patch::Merge(&patch)).await
+        };
+        match written {
             Ok(_) => info!(name, "webhook configuration filled in"),
             // Somebody wrote it in between; the watch brings us back at once.
             Err(kube::Error::Api(status)) if status.code == 409 => {}
-            Err(error) => return Err(failed(format!("patch {name}"))(error)),
+            Err(error) => return Err(failed(format!("write {name}"))(error)),
         }
         Ok(())
     }
 
-    async fn install(
-        &self,
-        api: &Api<DynamicObject>,
-        stage: Stage,
-        name: &str,
-    ) -> Result<DynamicObject, KeeperError> {
+    /// What an installer would create, without our address.
+    fn template(&self, stage: Stage, name: &str) -> Result<serde_json::Value, KeeperError> {
         let kind = match stage {
             Stage::Mutating => "MutatingWebhookConfiguration",
             Stage::Validating => "ValidatingWebhookConfiguration",
@@ -326,11 +331,7 @@ impl Keeper {
         let [mutating, validating] = install(namespace);
         let mut wanted = if stage == Stage::Mutating { mutating } else { validating };
         wanted["metadata"]["name"] = name.into();
-        let wanted: DynamicObject = match serde_json::from_value(wanted) {
-            Ok(wanted) => wanted,
-            Err(_) => return Err(KeeperError::Missing { kind, name: name.to_owned() }),
-        };
-        api.create(&PostParams::default(), &wanted).await.map_err(failed(format!("create {name}")))
+        Ok(wanted)
     }
 
     /// Our authority, and for one period those that were trusted before; as the wire spells it.
