@@ -89,6 +89,8 @@ pub struct Arbiter {
     dirty: BTreeSet<Place>,
     /// When all places are looked through for what is due.
     next_scan: Duration,
+    /// Places that are not trusted to stay as they are.
+    watched: BTreeSet<Place>,
 }
 
 /// What one owner posted.
@@ -133,6 +135,7 @@ impl Arbiter {
             known: BTreeMap::new(),
             dirty: BTreeSet::new(),
             next_scan: Duration::ZERO,
+            watched: BTreeSet::new(),
         }
     }
 
@@ -158,10 +161,24 @@ impl Arbiter {
         self.owners.retain(|_, posted| !posted.wishes.is_empty());
     }
 
-    /// Takes all wishes back; the next round gives every file back.
+    /// Takes all wishes back; the next round gives every file back, however often it was refused.
     pub fn withdraw_all(&mut self) {
         self.dirty.extend(std::mem::take(&mut self.wishes).into_keys());
+        self.dirty.extend(self.ledger.places().cloned());
         self.owners.clear();
+        for known in self.known.values_mut() {
+            (known.failures, known.paused_until) = (0, Duration::ZERO);
+        }
+    }
+
+    /// From now on this place is looked at in every scan: others are known to reset it.
+    pub fn watch(&mut self, place: Place) {
+        self.watched.insert(place);
+    }
+
+    /// How many files are not as they were found.
+    pub fn held(&self) -> usize {
+        self.ledger.len()
     }
 
     /// Whether every file is as it was found.
@@ -217,7 +234,9 @@ impl Arbiter {
         let all = self.wishes.keys().chain(self.ledger.places());
         let is_due = |place: &&Place| {
             self.known.get(*place).is_none_or(|known| {
-                known.settled.is_none() || now.saturating_sub(known.looked_at) >= TRUST
+                known.settled.is_none()
+                    || now.saturating_sub(known.looked_at) >= TRUST
+                    || self.watched.contains(*place)
             })
         };
         self.dirty.extend(all.filter(is_due).cloned());
@@ -238,7 +257,8 @@ impl Arbiter {
         now: Duration,
         changes: &mut Vec<Change>,
     ) -> Option<Case> {
-        if !self.known.entry(place.clone()).or_default().is_due(claims, now) {
+        let trust = if self.watched.contains(place) { SCAN } else { TRUST };
+        if !self.known.entry(place.clone()).or_default().is_due(claims, now, trust) {
             return None;
         }
         let (text, setting) = self.read_due(place, now, changes)?;
@@ -429,12 +449,12 @@ impl Arbiter {
 
 impl Known {
     /// Whether there may be something to do: the target changed, or nobody looked for a while.
-    fn is_due(&self, claims: &[Claim], now: Duration) -> bool {
+    fn is_due(&self, claims: &[Claim], now: Duration, trust: Duration) -> bool {
         if self.is_unsupported || self.paused_until > now {
             return false;
         }
         let (Some(found), Some(settled)) = (&self.found, &self.settled) else { return true };
-        let is_old = now.saturating_sub(self.looked_at) >= TRUST;
+        let is_old = now.saturating_sub(self.looked_at) >= trust;
         is_old || !self.is_taken_over && resolve(found, claims).value != *settled
     }
 

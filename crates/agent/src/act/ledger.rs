@@ -95,6 +95,10 @@ impl Ledger {
         self.entries.is_empty()
     }
 
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     /// Before the first write to a place.
     pub(super) fn found(&mut self, place: &Place, text: &str) -> Result<(), LedgerError> {
         if self.entries.contains_key(place) {
@@ -140,6 +144,17 @@ impl Ledger {
         }
         Ok(())
     }
+}
+
+/// What a journal tells, without touching it.
+pub(super) fn read(path: &Path) -> io::Result<BTreeMap<Place, Entry>> {
+    let mut entries = BTreeMap::new();
+    for line in fs::read_to_string(path)?.lines() {
+        if let Ok(line) = serde_json::from_str::<Line>(line) {
+            apply(&mut entries, line);
+        }
+    }
+    Ok(entries)
 }
 
 fn apply(entries: &mut BTreeMap<Place, Entry>, line: Line) {

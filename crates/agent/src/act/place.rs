@@ -84,6 +84,14 @@ impl Place {
         })
     }
 
+    /// Whether two texts of the file say the same.
+    pub(super) fn means_the_same(&self, version: Version, one: &str, other: &str) -> bool {
+        match (self.read(version, one), self.read(version, other)) {
+            (Ok(one), Ok(other)) => one == other,
+            _ => one == other,
+        }
+    }
+
     /// What a text that was once read from the file means.
     pub(super) fn read(&self, version: Version, text: &str) -> Result<Setting, ParseError> {
         self.knob.decode(version, text.as_bytes())
