@@ -43,3 +43,6 @@ pub use self::rounds::Rounds;
 pub use self::scene::{NodeScene, SWITCH, Scene, SharedScene, SystemCpus};
 pub use self::thread::ActThread;
 pub use self::why::{Decision, Line, NODE, Resource, Why};
+
+#[cfg(test)]
+mod tests;

@@ -31,6 +31,11 @@ pub(crate) struct StateDir {
 }
 
 impl StateDir {
+    /// Whether a directory was named.
+    pub(crate) fn is_named(&self) -> bool {
+        self.state_dir.is_some()
+    }
+
     /// The directory that was named, or the user's default one.
     pub(crate) fn resolve(&self) -> anyhow::Result<PathBuf> {
         if let Some(dir) = &self.state_dir {

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use host::Reading;
-use host::cgroup::{KnobError, Setting, Tree, Version};
+use host::cgroup::{Knob, KnobError, Setting, Tree, Version};
 use qos::claim::{Bound, Claim, Rank, Value, resolve};
 use qos::writes::{self, in_order};
 
@@ -176,9 +176,9 @@ impl Arbiter {
         self.watched.insert(place);
     }
 
-    /// How many files are not as they were found.
-    pub fn held(&self) -> usize {
-        self.ledger.len()
+    /// Files that may not be as they were found.
+    pub fn held(&self) -> impl ExactSizeIterator<Item = &Place> {
+        self.ledger.places()
     }
 
     /// Whether every file is as it was found.
@@ -257,7 +257,13 @@ impl Arbiter {
         now: Duration,
         changes: &mut Vec<Change>,
     ) -> Option<Case> {
-        let trust = if self.watched.contains(place) { SCAN } else { TRUST };
+        // What nobody wants any more is looked at once, so that the ledger can let go of it.
+        let is_orphan = claims.is_empty() && self.ledger.entry(place).is_some();
+        let trust = match () {
+            () if is_orphan => Duration::ZERO,
+            () if self.watched.contains(place) => SCAN,
+            () => TRUST,
+        };
         if !self.known.entry(place.clone()).or_default().is_due(claims, now, trust) {
             return None;
         }
@@ -278,8 +284,20 @@ impl Arbiter {
                 return None;
             }
             Some(entry) => place.read(version, &entry.found).ok()?,
-            None => setting.clone(),
+            None => match self.inherited(place, &setting) {
+                Some(found) => {
+                    let kept = self.ledger.found(place, &found);
+                    if let Err(error) = kept.and_then(|()| self.ledger.wrote(place, &text)) {
+                        let outcome = Outcome::Unledgered { error: chain(&error) };
+                        changes.push(self.change(place, None, outcome));
+                        return None;
+                    }
+                    place.read(version, &found).ok()?
+                }
+                None => setting.clone(),
+            },
         };
+        let known = self.known.get_mut(place)?;
         let found = place.value(version, &found);
         let resolution = resolve(&found, claims);
         known.found = Some(found);
@@ -291,6 +309,25 @@ impl Arbiter {
             target: resolution.value,
             owner: resolution.decided_by,
         })
+    }
+
+    /// What a place would have had without us. On v1 a new group starts with the CPUs of its parent;
+    /// one that has what we gave an ancestor would have had what was found there.
+    fn inherited(&self, place: &Place, now: &Setting) -> Option<String> {
+        if place.knob != Knob::CpusetCpus || self.tree.version() != Version::V1 {
+            return None;
+        }
+        let mut above = place.group.parent();
+        while let Some(group) = above {
+            let ancestor = Place::new(group.clone(), place.knob);
+            if let Some(entry) = self.ledger.entry(&ancestor) {
+                let texts = entry.ours.iter();
+                let mut ours = texts.filter_map(|text| ancestor.read(Version::V1, text).ok());
+                return ours.any(|ours| ours == *now).then(|| entry.found.clone());
+            }
+            above = group.parent();
+        }
+        None
     }
 
     /// Reads a place, and takes note when there is nothing to read.
@@ -307,6 +344,8 @@ impl Arbiter {
                 known.is_unsupported = true;
                 changes.push(self.change(place, None, Outcome::Unsupported));
             }
+            // Some files say so while their group is still there; what was found must not be lost.
+            Ok(Reading::Gone) if self.tree.exists(&place.group) => known.refuse(now),
             Ok(Reading::Gone) => {
                 self.known.remove(place);
                 self.forget(place, changes);
@@ -327,7 +366,7 @@ impl Arbiter {
             .map(|case| writes::Change {
                 id: case.place.clone(),
                 depth: case.place.depth(),
-                nature: case.place.nature(),
+                nature: case.place.nature_towards(&case.target),
                 from: case.place.value(version, &case.now),
                 to: case.target.clone(),
             })

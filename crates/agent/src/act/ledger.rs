@@ -87,16 +87,12 @@ impl Ledger {
         self.entries.get(place)
     }
 
-    pub fn places(&self) -> impl Iterator<Item = &Place> {
+    pub fn places(&self) -> impl ExactSizeIterator<Item = &Place> {
         self.entries.keys()
     }
 
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
-    }
-
-    pub fn len(&self) -> usize {
-        self.entries.len()
     }
 
     /// Before the first write to a place.

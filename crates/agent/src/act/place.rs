@@ -44,6 +44,14 @@ impl Place {
         }
     }
 
+    /// As its nature, except that a group stops being idle before its weight can be set again.
+    pub(super) fn nature_towards(&self, target: &Value) -> Nature {
+        match (self.knob, target) {
+            (Knob::CpuIdle, Value::Number(Some(0))) => Nature::Fitted,
+            _ => self.nature(),
+        }
+    }
+
     /// What a setting means to the fold of wishes.
     pub(super) fn value(&self, version: Version, setting: &Setting) -> Value {
         match setting {

@@ -81,6 +81,30 @@ const TURNS: &[Turn] = &[
         is_slow: true,
         decide: |facts, _| strategy::bind::decide(facts),
     },
+    Turn {
+        name: "identity",
+        gate: AgentGate::GroupIdentity,
+        is_slow: true,
+        decide: |facts, _| Some(strategy::identity::decide(facts)),
+    },
+    Turn {
+        name: "burst",
+        gate: AgentGate::CPUBurst,
+        is_slow: false,
+        decide: |facts, memory| Some(strategy::burst::decide(facts, &mut memory.burst)),
+    },
+    Turn {
+        name: "normalize",
+        gate: AgentGate::CPUNormalization,
+        is_slow: true,
+        decide: |facts, _| Some(strategy::normalize::decide(facts)),
+    },
+    Turn {
+        name: "memory",
+        gate: AgentGate::CgroupReconcile,
+        is_slow: true,
+        decide: |facts, _| Some(strategy::memory::decide(facts)),
+    },
 ];
 
 /// All strategies of one node, and the only writer.
@@ -173,7 +197,7 @@ impl Rounds {
         self.reflex(now, inputs);
         self.settle(now, at);
         if self.next_round == now.saturating_add(self.settings.interval) {
-            let dirty = self.arbiter.held();
+            let dirty = self.arbiter.held().len();
             self.journal.switched(Switch { is_on: true, off_by: None, dirty });
         }
     }
@@ -191,7 +215,7 @@ impl Rounds {
             self.journal.decided(FRAME, Vec::new(), at);
         }
         self.settle(now, at);
-        let dirty = self.arbiter.held();
+        let dirty = self.arbiter.held().len();
         self.journal.switched(Switch { is_on: false, off_by: Some(by.to_owned()), dirty });
     }
 

@@ -17,6 +17,10 @@
 
 pub mod batch;
 pub mod bind;
+pub mod burst;
+pub mod identity;
+pub mod memory;
+pub mod normalize;
 pub mod suppress;
 
 use host::cgroup::{CgroupPath, Knob};
@@ -29,6 +33,7 @@ use super::{Place, Wish};
 #[derive(Debug, Default)]
 pub struct Memory {
     pub suppress: suppress::Memory,
+    pub burst: burst::Memory,
 }
 
 fn set(group: &CgroupPath, knob: Knob, rank: Rank, value: Value, why: &str) -> Wish {

@@ -159,6 +159,11 @@ pub fn give_back(dir: &Path, tree: &Tree, end: Instant) -> Result<(), SwitchErro
     }
 }
 
+/// Files that are not as they were found, for people.
+pub fn held_places(dir: &Path) -> Vec<String> {
+    held(dir).keys().map(ToString::to_string).collect()
+}
+
 /// What the ledger tells, without touching it.
 fn held(dir: &Path) -> BTreeMap<Place, Entry> {
     ledger::read(&dir.join(LEDGER)).unwrap_or_default()
