@@ -99,10 +99,13 @@ impl Reflex {
     /// The grant as wishes: for the tier, and for children with a quota of their own.
     pub fn wishes(&self, grant: &Grant, limited_children: &[CgroupPath]) -> Vec<Wish> {
         let quota = grant.granted.0.saturating_mul(PERIOD.0 / 1_000).max(1_000);
-        let why = format!(
+        let mut why = format!(
             "the online side used up to {} and leaves {}",
             grant.why.protected, grant.why.leaves
         );
+        if grant.why.jump > MilliCpu::ZERO {
+            why += &format!(", of which {} are kept free while it rises", grant.why.jump);
+        }
         [&self.tier]
             .into_iter()
             .chain(limited_children)
@@ -185,7 +188,7 @@ mod tests {
         assert_eq!(rig.tick(1, 4), None, "one reading is no rate");
         assert_eq!(rig.tick(1, 4), Some(MilliCpu(4_000)));
         assert_eq!(rig.tick(1, 4), None, "nothing new");
-        assert_eq!(rig.tick(3, 2), Some(MilliCpu(2_000)));
+        assert_eq!(rig.tick(3, 2), Some(MilliCpu(1_000)), "a jump is kept free twice");
     }
 
     #[test]
@@ -196,7 +199,7 @@ mod tests {
         rig.spent = Default::default();
         assert_eq!(rig.tick(1, 1), None);
         assert_eq!(rig.tick(1, 4), None);
-        assert_eq!(rig.tick(3, 4), Some(MilliCpu(2_000)));
+        assert_eq!(rig.tick(3, 4), Some(MilliCpu(1_000)));
     }
 
     #[test]
@@ -217,6 +220,7 @@ mod tests {
             why: Why {
                 protected: MilliCpu(3_700),
                 leaves: MilliCpu(1_500),
+                jump: MilliCpu::ZERO,
                 step: frame::Step::Shrink,
             },
         };
