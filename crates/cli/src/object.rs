@@ -46,6 +46,11 @@ pub(crate) fn run(
 }
 
 impl Cluster {
+    /// Where `tidepool up` keeps its files.
+    pub(crate) fn state_dir(&self) -> anyhow::Result<PathBuf> {
+        self.state_dir.resolve()
+    }
+
     pub(crate) async fn connect(&self) -> anyhow::Result<Session> {
         let mine = state::kubeconfig(&self.state_dir.resolve()?);
         let from_environment = std::env::var_os("KUBECONFIG").is_some();

@@ -66,6 +66,11 @@ pub(crate) fn agent(dir: &Path) -> PathBuf {
     dir.join("agent")
 }
 
+/// Where the agent of a running cluster answers.
+pub(crate) fn agent_address(dir: &Path) -> PathBuf {
+    agent(dir).join("address")
+}
+
 pub(crate) fn kubeconfig(dir: &Path) -> PathBuf {
     dir.join("kubeconfig")
 }

@@ -23,6 +23,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use ::api::protocol::gate::AgentGate;
 use anyhow::Context;
 use apiserver::store::{Limits, Store};
 use clap::Args;
@@ -35,6 +36,7 @@ use futures_util::{FutureExt, TryFutureExt};
 use host::cgroup::Tree;
 use host::fs::{HostFs, Mounts, RealFs};
 use kube::Client;
+use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 use tokio::task::spawn_blocking;
@@ -227,11 +229,30 @@ impl Plan {
             return None;
         }
         let dir = state::agent(&self.dir);
-        let config = agent::Config::one_machine(self.node.clone(), host, &self.cgroup_root, dir);
+        let mut config =
+            agent::Config::one_machine(self.node.clone(), host, &self.cgroup_root, dir);
+        // As the reference's chart has it; the NodeSLO decides whether anybody is evicted.
+        for gate in [AgentGate::BECPUEvict, AgentGate::BEMemoryEvict] {
+            config.gates.set(gate, true);
+        }
+        match self.agent_listener() {
+            Ok(listener) => config.listener = Some(listener),
+            Err(error) => warn!(%error, "`tidepool explain` will not find the agent"),
+        }
         Some(match self.in_memory {
             true => config.without_files(),
             false => config,
         })
+    }
+
+    /// A port of the loopback for the agent, and its number where `tidepool explain` looks.
+    fn agent_listener(&self) -> std::io::Result<TcpListener> {
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        listener.set_nonblocking(true)?;
+        let file = state::agent_address(&self.dir);
+        std::fs::create_dir_all(state::agent(&self.dir))?;
+        std::fs::write(file, listener.local_addr()?.to_string())?;
+        TcpListener::from_std(listener)
     }
 
     fn node_config(&self) -> NodeConfig {
