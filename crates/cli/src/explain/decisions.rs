@@ -46,10 +46,13 @@ pub(super) struct Shown {
 impl Where {
     /// All decisions of the node's agent.
     async fn ask(&self, cluster: &Cluster, node: &str) -> anyhow::Result<Page> {
-        let left = state::agent_address(&cluster.state_dir()?);
         let address = match &self.agent {
             Some(address) => Some(address.clone()),
-            None => std::fs::read_to_string(left).ok().map(|text| text.trim().to_owned()),
+            None => {
+                let left = cluster.own()?.map(|dir| state::agent_address(&dir));
+                let left = left.and_then(|file| std::fs::read_to_string(file).ok());
+                left.map(|text| text.trim().to_owned())
+            }
         };
         let (place, answer) = match address {
             Some(address) => {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use agent::act::{Reflex, TICK};
+use agent::act::Reflex;
 use agent::collect::{CollectThread, Meter, MeteredFs};
 use agent::series::{Measure, Metrics, Store, Subject};
 use agent::view::{Clock, CollectSettings, World};
@@ -85,7 +85,7 @@ fn look(reflex: &mut Reflex, clock: Clock, time: Duration) -> anyhow::Result<()>
     let end = Instant::now() + time;
     while Instant::now() < end {
         reflex.look(&settings, MilliCpu::ZERO, clock.now())?;
-        thread::sleep(TICK);
+        thread::sleep(reflex.pause());
     }
     Ok(())
 }
