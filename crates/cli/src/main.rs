@@ -3,6 +3,7 @@
 mod agent;
 mod bench;
 mod config;
+mod demo;
 mod doctor;
 mod down;
 mod explain;
@@ -35,6 +36,7 @@ struct Arguments {
 
 const EXAMPLES: &str = "\
 Examples:
+  tidepool demo
   tidepool up
   tidepool config check slo-controller-config.yaml
   tidepool install crds | kubectl apply --server-side -f -
@@ -45,6 +47,7 @@ Exit codes: 0 done, 1 findings or a refused request, 2 wrong usage or an error."
 enum Command {
     Up(up::Arguments),
     Down(down::Arguments),
+    Demo(demo::Arguments),
     Agent(agent::Arguments),
     Manager(Box<manager::Arguments>),
     Get(object::get::Arguments),
@@ -92,6 +95,7 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Up(arguments) => arguments.run(),
         Command::Down(arguments) => arguments.run(),
+        Command::Demo(arguments) => arguments.run(),
         Command::Agent(arguments) => arguments.run(),
         Command::Manager(arguments) => arguments.run(),
         Command::Get(arguments) => object::run(arguments.run()),

@@ -75,6 +75,9 @@ pub(crate) struct Arguments {
     /// Control group around all pods; one for each cluster that runs on this machine
     #[arg(long, value_name = "NAME", default_value = "tidepool")]
     cgroup_root: NodeName,
+    /// Stop when standard input ends, as with Ctrl-C
+    #[arg(long, hide = true)]
+    end_with_input: bool,
 }
 
 const EXAMPLES: &str = "\
@@ -93,6 +96,7 @@ struct Plan {
     node: String,
     hollow: u32,
     cgroup_root: String,
+    end_with_input: bool,
 }
 
 impl Arguments {
@@ -108,6 +112,7 @@ impl Arguments {
             node: name.into(),
             hollow: self.hollow,
             cgroup_root: self.cgroup_root.into(),
+            end_with_input: self.end_with_input,
         };
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         runtime.block_on(plan.run())
@@ -115,23 +120,30 @@ impl Arguments {
 }
 
 /// Resolves when the user or the system wants an end.
-struct Signals {
+pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
 }
 
 impl Signals {
-    fn new() -> anyhow::Result<Self> {
+    pub(crate) fn new() -> anyhow::Result<Self> {
         let interrupt = signal(SignalKind::interrupt())?;
         Ok(Self { interrupt, terminate: signal(SignalKind::terminate())? })
     }
 
-    async fn received(&mut self) {
+    pub(crate) async fn received(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
         }
     }
+}
+
+/// Resolves when whoever started this process is gone.
+async fn input_ended() {
+    let mut input = tokio::io::stdin();
+    // An input that cannot be read has ended, too.
+    let _ = tokio::io::copy(&mut input, &mut tokio::io::sink()).await;
 }
 
 /// Tells when the parts that take a moment are there.
@@ -156,6 +168,7 @@ impl Plan {
             result = self.serve(&access, &mut components, &progress) => result,
             error = api.failure() => Err(error),
             () = signals.received() => Ok(()),
+            () = input_ended(), if self.end_with_input => Ok(()),
         };
 
         progress.step("stopping");
