@@ -177,8 +177,8 @@ impl Random {
 impl Latency {
     fn of(mut latencies: Vec<Duration>) -> Self {
         latencies.sort_unstable();
-        let at = |share: f64| {
-            let rank = (share * latencies.len() as f64).ceil() as usize;
+        let at = |per_mille: usize| {
+            let rank = (latencies.len() * per_mille).div_ceil(1_000);
             let latency = latencies.get(rank.saturating_sub(1)).copied().unwrap_or_default();
             (latency.as_secs_f64() * 1e5).round() / 100.0
         };
@@ -186,9 +186,9 @@ impl Latency {
         let missed_percent = 100.0 * missed as f64 / latencies.len().max(1) as f64;
         Self {
             requests: latencies.len(),
-            p50_ms: at(0.5),
-            p99_ms: at(0.99),
-            p999_ms: at(0.999),
+            p50_ms: at(500),
+            p99_ms: at(990),
+            p999_ms: at(999),
             missed_percent: (missed_percent * 100.0).round() / 100.0,
         }
     }

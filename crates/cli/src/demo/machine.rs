@@ -1,11 +1,13 @@
 //! Can this machine show it, and how much load is right for it?
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use host::Reading;
 use host::cgroup::{CgroupPath, Controller, Knob, Setting, Shares, Tree};
 use host::fs::{Buffer, Mounts, RealFs};
 use host::proc::{CpuTimes, NodeReader, Stat};
@@ -44,7 +46,8 @@ impl Machine {
             tree.has(Controller::Cpu),
             "the kernel's CPU controller is not mounted, so nothing holds batch work back"
         );
-        let group = client_group();
+        sweep(&tree);
+        let group = client_group(std::process::id());
         let tried = tree.make(&group).and_then(|()| tree.remove(&group));
         tried.context("control groups cannot be made; run the demo as root")?;
         Ok(Self { cpus: u32::try_from(cpus)?, tree, rounds: calibrate() })
@@ -59,7 +62,7 @@ impl Machine {
     /// A control group that the load comes from. Its weight makes it a machine of its own, in effect:
     /// what is measured is the service, not how long its clients wait for a CPU.
     pub(super) fn make_client_group(&self) -> anyhow::Result<ClientGroup> {
-        let path = client_group();
+        let path = client_group(std::process::id());
         self.tree.make(&path)?;
         let group = ClientGroup { tree: self.tree.clone(), path };
         let most = Shares::new(Shares::MOST).context("the most is within the range")?;
@@ -74,8 +77,19 @@ impl Machine {
     }
 }
 
-fn client_group() -> CgroupPath {
-    CgroupPath::new(&format!("tidepool-demo-client-{}", std::process::id()))
+const CLIENTS: &str = "tidepool-demo-client-";
+
+fn client_group(pid: u32) -> CgroupPath {
+    CgroupPath::new(&format!("{CLIENTS}{pid}"))
+}
+
+/// Removes what demos that were killed have left. Groups that are in use cannot be removed.
+fn sweep(tree: &Tree) {
+    let Ok(Reading::Value(groups)) = tree.children(&CgroupPath::root()) else { return };
+    let pids = groups.iter().filter_map(|name| name.strip_prefix(CLIENTS)?.parse().ok());
+    for pid in pids.filter(|pid: &u32| !Path::new(&format!("/proc/{pid}")).exists()) {
+        let _ = tree.remove(&client_group(pid));
+    }
 }
 
 impl fmt::Display for Machine {
@@ -103,9 +117,9 @@ fn calibrate() -> u64 {
         work::spin(PROBE);
         start.elapsed()
     });
-    let fastest = tries.min().unwrap_or(REQUEST).max(Duration::from_nanos(1));
-    let rounds = PROBE as f64 * REQUEST.as_secs_f64() / fastest.as_secs_f64();
-    (rounds as u64).max(1)
+    let fastest = tries.min().unwrap_or(REQUEST).as_nanos().max(1);
+    let rounds = u128::from(PROBE) * REQUEST.as_nanos() / fastest;
+    u64::try_from(rounds).unwrap_or(PROBE).max(1)
 }
 
 /// Removed with whatever holds it.

@@ -108,8 +108,7 @@ mod tests {
     #[test]
     fn the_table_gives_every_figure_and_its_ratio() {
         let text = report(phase(24.0, 0, 3.0), phase(99.0, 30_000, 18.0), phase(64.0, 15_000, 4.5));
-        let want = "\
-                     A alone  B beside batch  C under Tidepool
+        let want = "                     A alone  B beside batch  C under Tidepool
 CPU utilisation, %   24       99  4.12x       64  2.67x
 batch work, units    0        30000           15000
 latency p50, ms      1.10     1.10  1.00x     1.10  1.00x
