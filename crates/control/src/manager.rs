@@ -195,7 +195,11 @@ impl Manager {
             metrics_address: metrics.as_ref().and_then(|(listener, _)| listener.local_addr().ok()),
         };
         let clock = options.clock.clone();
-        let caches = Caches::new();
+        let caches = if options.node_resource.count_mid_requests {
+            Caches::counting_mid_requests()
+        } else {
+            Caches::new()
+        };
         let shared = Shared { client, caches, configs, leadership, instruments, clock };
         Ok(Self { shared, options, webhooks, health, metrics, held, intake, status })
     }
