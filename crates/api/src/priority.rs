@@ -196,7 +196,8 @@ pub fn check_strict_combination(
         return None;
     }
     let (qos, class) = (qos?, class.map_or("none".to_owned(), |class| class.to_string()));
-    let rule = format!("combination forbidden: QoS class {qos} wants {wants}, and the pod has {class}");
+    let rule =
+        format!("combination forbidden: QoS class {qos} wants {wants}, and the pod has {class}");
     let fix = format!("give the pod {wants}, or another QoS class");
     let finding = Finding::error(Code::ForbiddenCombination, rule, fix);
     Some(Finding { key: Some(QOS_CLASS.name.to_owned()), ..finding })

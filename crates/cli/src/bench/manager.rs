@@ -18,7 +18,7 @@ use control::caches::{Caches, Filed, World};
 use control::instruments::Instruments;
 use control::intake::{InForce, Input, Settings, State};
 use control::leader::Leadership;
-use control::{Clock, Shared, caches, intake, node_metric, node_resource, node_slo};
+use control::{Clock, PATIENCE, Shared, caches, intake, node_metric, node_resource, node_slo};
 use futures_util::{StreamExt, TryStreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod};
@@ -285,6 +285,7 @@ fn start(
         leadership: Leadership::alone(),
         instruments: Instruments::register(&prometheus::Registry::new())?,
         clock: Clock::system(),
+        patience: PATIENCE,
     };
     let (s, stop) = (|| shared.clone(), || shutdown.clone());
     let settings = Settings::default();
