@@ -33,4 +33,4 @@ pub mod quota_profile;
 mod shared;
 pub mod webhook;
 
-pub use shared::{Clock, Shared};
+pub use shared::{Clock, PATIENCE, Shared};

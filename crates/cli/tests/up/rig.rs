@@ -17,12 +17,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tempfile::TempDir;
+pub(crate) use testkit::wait::{LIMIT, until};
 use tokio::time::sleep;
 
 pub(crate) const TIDEPOOL: &str = env!("CARGO_BIN_EXE_tidepool");
 
-/// Longer than anything takes on a busy machine.
-pub(crate) const LIMIT: Duration = Duration::from_secs(300);
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// A running `tidepool up`; it and its pods are gone when the test ends.
@@ -164,21 +163,6 @@ where
 {
     let object: K = serde_json::from_value(object).unwrap();
     Api::default_namespaced(client.clone()).create(&PostParams::default(), &object).await.unwrap()
-}
-
-/// Waits until there is an answer.
-pub(crate) async fn until<T, F: Future<Output = Option<T>>>(
-    what: &str,
-    mut ask: impl FnMut() -> F,
-) -> T {
-    let start = Instant::now();
-    loop {
-        if let Some(answer) = ask().await {
-            return answer;
-        }
-        assert!(start.elapsed() < LIMIT, "{what}: did not happen");
-        sleep(LOOK_AGAIN).await;
-    }
 }
 
 /// Waits until the pods with a label are as asked.
