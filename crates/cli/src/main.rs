@@ -16,6 +16,7 @@ mod object;
 mod output;
 mod reference;
 mod state;
+mod switch;
 mod up;
 
 use std::path::Path;
@@ -50,6 +51,8 @@ enum Command {
     Demo(demo::Arguments),
     Agent(agent::Arguments),
     Manager(Box<manager::Arguments>),
+    Off(switch::OffArguments),
+    On(switch::OnArguments),
     Get(object::get::Arguments),
     Apply(object::apply::Arguments),
     Delete(object::delete::Arguments),
@@ -98,6 +101,8 @@ fn main() -> ExitCode {
         Command::Demo(arguments) => arguments.run(),
         Command::Agent(arguments) => arguments.run(),
         Command::Manager(arguments) => arguments.run(),
+        Command::Off(arguments) => arguments.run(),
+        Command::On(arguments) => arguments.run(),
         Command::Get(arguments) => object::run(arguments.run()),
         Command::Apply(arguments) => object::run(arguments.run()),
         Command::Delete(arguments) => object::run(arguments.run()),

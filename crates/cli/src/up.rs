@@ -4,7 +4,7 @@
 //!  store <── API <── loopback, TLS, token ──┬── kubectl
 //!                                           ├── controllers, manager with webhooks
 //!                                           ├── node: runs pods as processes
-//!                                           ├── agent: measures them
+//!                                           ├── agent: measures them, and protects the online ones
 //!                                           └── hollow nodes
 //! ```
 //!
@@ -20,7 +20,7 @@ mod progress;
 mod welcome;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -35,6 +35,7 @@ use futures_util::{FutureExt, TryFutureExt};
 use host::cgroup::Tree;
 use host::fs::{HostFs, Mounts, RealFs};
 use kube::Client;
+use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 use tokio::task::spawn_blocking;
@@ -240,7 +241,12 @@ impl Plan {
             return None;
         }
         let dir = state::agent(&self.dir);
-        let config = agent::Config::one_machine(self.node.clone(), host, &self.cgroup_root, dir);
+        let listener = agent_listener(&dir)
+            .inspect_err(|error| warn!(%error, "the agent's decisions are not served"));
+        let config = agent::Config {
+            listener: listener.ok(),
+            ..agent::Config::one_machine(self.node.clone(), host, &self.cgroup_root, dir)
+        };
         Some(match self.in_memory {
             true => config.without_files(),
             false => config,
@@ -273,6 +279,15 @@ impl Plan {
             format!("cannot use {}; name another place with --state-dir", self.dir.display())
         })
     }
+}
+
+/// Where the agent serves its metrics and decisions; the address is kept beside its other files.
+fn agent_listener(dir: &Path) -> std::io::Result<TcpListener> {
+    let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    listener.set_nonblocking(true)?;
+    std::fs::create_dir_all(dir)?;
+    std::fs::write(state::agent_address(dir), format!("{}\n", listener.local_addr()?))?;
+    TcpListener::from_std(listener)
 }
 
 /// Runs the manager, and says when its webhooks can be waited for.

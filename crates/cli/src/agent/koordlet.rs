@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use agent::audit;
-use agent::config::{Groups, KubeletAccess};
+use agent::config::{Acting, Groups, KubeletAccess};
 use agent::kubelet;
 use agent::predict::PredictSettings;
 use agent::status::cadence;
@@ -36,6 +36,8 @@ struct Environment {
     node_name: String,
     /// `hostMode` or `dsMode`.
     mode: Option<String>,
+    /// Whether kernel files are given back at the end.
+    cleans_up: bool,
 }
 
 /// Runs the agent with the words after the program's name.
@@ -43,6 +45,7 @@ pub(crate) fn run(words: impl Iterator<Item = String>) -> ExitCode {
     let environment = Environment {
         node_name: std::env::var("NODE_NAME").unwrap_or_default(),
         mode: std::env::var("agent_mode").ok(),
+        cleans_up: std::env::var("TIDEPOOL_CLEANUP_ON_EXIT").is_ok_and(|word| word == "true"),
     };
     finish(start(words, environment))
 }
@@ -91,6 +94,11 @@ fn resolve(given: Given<'_>, environment: Environment) -> anyhow::Result<(Plan, 
         node_name: environment.node_name,
         kubeconfig: None,
         lock: Some(mounts.var_run.join("koordlet/agent.lock")),
+        act: Some(Acting {
+            cleanup_on_exit: environment.cleans_up,
+            keep_quota_of_bound: given.bool("disable-unset-cpu-quota").unwrap_or_default(),
+            ..Acting::new(mounts.var_run.join("koordlet"))
+        }),
         mounts,
         listen: listen(given.text("addr").unwrap_or(":9316")),
         groups: Groups::Find { below: String::new() },

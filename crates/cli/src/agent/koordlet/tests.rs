@@ -3,7 +3,7 @@ use agent::kubelet::{Access, Trust};
 use super::*;
 
 fn on_node() -> Environment {
-    Environment { node_name: "n1".to_owned(), mode: None }
+    Environment { node_name: "n1".to_owned(), mode: None, cleans_up: false }
 }
 
 fn resolved(words: &str) -> anyhow::Result<(Plan, Vec<String>)> {

@@ -1,0 +1,6 @@
+mod bursts;
+mod chaos;
+mod four_classes;
+mod off;
+mod rig;
+mod wishes;
