@@ -53,7 +53,7 @@ enum Command {
     Apply(object::apply::Arguments),
     Delete(object::delete::Arguments),
     Doctor(doctor::Arguments),
-    /// Explain where a number comes from
+    /// Explain where a number comes from, or why a pod is where it is
     #[command(subcommand)]
     Explain(explain::Command),
     /// Check configuration, or show what a node gets from it
