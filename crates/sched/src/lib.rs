@@ -20,6 +20,7 @@ pub mod model;
 pub mod plugin;
 pub mod plugins;
 pub mod profile;
+pub mod queue;
 pub mod read;
 pub mod scheduler;
 pub mod snapshot;
