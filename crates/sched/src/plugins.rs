@@ -3,6 +3,10 @@
 //! The order of the rows is the order in which default plugins run. [`crate::plugin`] says how
 //! to add one.
 
+mod domains;
+mod inter_pod;
+mod spread;
+
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -47,7 +51,22 @@ pub fn read_args<T: DeserializeOwned + Default>(
     serde_json::from_value(args).map_err(|error| ArgsError { plugin, problem: error.to_string() })
 }
 
-pub const TABLE: &[Row] = &[];
+pub const TABLE: &[Row] = &[
+    Row {
+        name: spread::NAME,
+        points: &[Point::PreFilter, Point::Filter, Point::PreScore, Point::Score],
+        weight: 2,
+        is_default: true,
+        build: spread::build,
+    },
+    Row {
+        name: inter_pod::NAME,
+        points: &[Point::PreFilter, Point::Filter, Point::PreScore, Point::Score],
+        weight: 2,
+        is_default: true,
+        build: inter_pod::build,
+    },
+];
 
 pub fn find(name: &str) -> Option<&'static Row> {
     TABLE.iter().find(|row| row.name == name)

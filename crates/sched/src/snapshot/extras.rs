@@ -6,10 +6,14 @@
 use crate::model::{Names, Node};
 use crate::time::Time;
 
-use super::{NodeIx, Pod, PodIx};
+use super::{Company, NodeIx, Pod, PodIx, Workloads};
 
 #[derive(Debug, Default)]
-pub struct Extras {}
+pub struct Extras {
+    /// Which kinds of pods run where.
+    pub company: Company,
+    pub workloads: Workloads,
+}
 
 impl Extras {
     /// There are this many slots now.
@@ -21,10 +25,14 @@ impl Extras {
     pub(super) fn node_gone(&mut self, _at: NodeIx) {}
 
     /// A pod is charged to a node.
-    pub(super) fn attached(&mut self, _at: NodeIx, _index: PodIx, _pod: &Pod) {}
+    pub(super) fn attached(&mut self, at: NodeIx, _index: PodIx, pod: &Pod) {
+        self.company.attached(at, &pod.class, pod.is_terminating);
+    }
 
     /// A pod is no longer charged to a node.
-    pub(super) fn detached(&mut self, _at: NodeIx, _index: PodIx, _pod: &Pod) {}
+    pub(super) fn detached(&mut self, at: NodeIx, _index: PodIx, pod: &Pod) {
+        self.company.detached(at, &pod.class, pod.is_terminating);
+    }
 
     /// The object of a pod as the API server has it, before the pod is charged anywhere.
     pub fn pod_seen(&mut self, _index: PodIx, _object: &k8s_openapi::api::core::v1::Pod) {}
