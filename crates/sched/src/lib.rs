@@ -21,6 +21,7 @@ pub mod plugin;
 pub mod plugins;
 pub mod profile;
 pub mod queue;
+pub mod read;
 pub mod scheduler;
 pub mod snapshot;
 pub mod tie;

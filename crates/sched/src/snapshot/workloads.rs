@@ -79,7 +79,7 @@ impl Workloads {
             }
         }
         let requirements = requirements.into_boxed_slice();
-        (!requirements.is_empty()).then(|| Selector { requirements, is_absent: false })
+        (!requirements.is_empty()).then_some(Selector { requirements, is_absent: false })
     }
 
     fn controller_of(&self, pod: &Template, names: &Names) -> Option<&Selector> {
