@@ -13,6 +13,7 @@ mod extras;
 mod log;
 mod pods;
 mod room;
+mod storage;
 mod workloads;
 
 use std::collections::HashMap;
@@ -23,6 +24,9 @@ pub use extras::Extras;
 pub use log::{Change, Log, What};
 pub use pods::{Phase, Pod, PodIx, Pods};
 pub use room::{Room, Rooms};
+pub use storage::{
+    Attachment, Capacity, Claim, ClaimKey, Modes, Promise, Storage, StorageClass, Users, Volume,
+};
 pub use workloads::{Controller, Workloads};
 
 use crate::model::{Classes, HostPort, Names, Node, Resources, Symbol};
