@@ -5,7 +5,10 @@
 
 mod allocation;
 mod balanced_allocation;
+mod domains;
+mod dynamic_resources;
 mod image_locality;
+mod inter_pod;
 mod marker;
 mod node_affinity;
 mod node_name;
@@ -13,7 +16,10 @@ mod node_ports;
 mod node_resources_fit;
 mod node_unschedulable;
 mod scheduling_gates;
+mod spread;
 mod taint_toleration;
+mod volumes;
+pub mod wakes;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -22,9 +28,11 @@ pub(crate) use marker::DEFAULT_PREEMPTION;
 
 use crate::plugin::Plugin;
 use crate::profile::Point::{
-    self, Bind, Filter, PostFilter, PreEnqueue, PreFilter, PreScore, QueueSort, Score,
+    self, Bind, Filter, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, Reserve,
+    Score,
 };
 use crate::snapshot::Snapshot;
+use volumes::{binding, limits, restrictions, zone};
 
 /// One plugin: its name, where it takes part, and how it is made.
 #[derive(Debug)]
@@ -76,6 +84,13 @@ pub const TABLE: &[Row] = &[
     row(node_affinity::NAME, FILTER_AND_SCORE, 2, node_affinity::build),
     row(node_ports::NAME, &[PreFilter, Filter], 0, node_ports::build),
     row(node_resources_fit::NAME, FILTER_AND_SCORE, 1, node_resources_fit::build),
+    row(restrictions::NAME, &[PreFilter, Filter], 0, restrictions::build),
+    row(limits::NAME, &[PreFilter, Filter], 0, limits::build),
+    row(binding::NAME, &[PreFilter, Filter, Reserve, PreBind], 0, binding::build),
+    row(zone::NAME, &[PreFilter, Filter], 0, zone::build),
+    row(spread::NAME, FILTER_AND_SCORE, 2, spread::build),
+    row(inter_pod::NAME, FILTER_AND_SCORE, 2, inter_pod::build),
+    row(dynamic_resources::NAME, &[PreFilter, Filter], 0, dynamic_resources::build),
     row(marker::DEFAULT_PREEMPTION, &[PreEnqueue, PostFilter], 0, marker::preemption),
     row(balanced_allocation::NAME, &[PreScore, Score], 1, balanced_allocation::build),
     row(image_locality::NAME, &[Score], 1, image_locality::build),

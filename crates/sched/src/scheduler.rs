@@ -6,6 +6,7 @@
 
 mod attempt;
 mod change;
+mod facts;
 
 use std::time::Duration;
 

@@ -8,18 +8,26 @@
 //! Applying the same object twice changes nothing. A dry run ([`Snapshot::lift`],
 //! [`Snapshot::drop_on`]) changes the columns without logging and must undo itself.
 
+mod company;
 mod extras;
 mod log;
 mod pods;
 mod room;
+mod storage;
+mod workloads;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+pub use company::{Company, Headcount, Members};
 pub use extras::Extras;
 pub use log::{Change, Log, What};
 pub use pods::{Phase, Pod, PodIx, Pods};
 pub use room::{Room, Rooms};
+pub use storage::{
+    Attachment, Capacity, Claim, ClaimKey, Modes, Promise, Storage, StorageClass, Users, Volume,
+};
+pub use workloads::{Controller, Workloads};
 
 use crate::model::{Classes, HostPort, Names, Node, Resources, Symbol};
 use crate::plugin::Epoch;
@@ -135,6 +143,9 @@ impl Snapshot {
     }
 
     pub fn epoch(&self, epoch: Epoch) -> u64 {
+        if epoch == Epoch::Company {
+            return self.extras.company.version();
+        }
         self.epochs.get(epoch as usize).copied().unwrap_or(0)
     }
 
