@@ -15,6 +15,8 @@ mod node_name;
 mod node_ports;
 mod node_resources_fit;
 mod node_unschedulable;
+#[cfg(test)]
+mod rig;
 mod scheduling_gates;
 mod spread;
 mod taint_toleration;

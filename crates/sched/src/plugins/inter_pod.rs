@@ -18,6 +18,9 @@
 //!
 //! Counts are made once for a class of pods and then follow every pod that comes or goes.
 
+#[cfg(test)]
+mod tests;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 

@@ -18,6 +18,8 @@
 //! then follow every pod that comes or goes.
 
 mod ledger;
+#[cfg(test)]
+mod tests;
 
 use std::borrow::Cow;
 
