@@ -53,8 +53,8 @@ impl Rig {
 
     pub(super) fn class(&mut self, pod: &Value) -> Arc<Class> {
         let object: wire::Pod = serde_json::from_value(pod.clone()).unwrap();
-        let facts = self.reader().pod(&object);
-        self.snapshot.classes.intern(facts.template, facts.tie)
+        let (facts, template) = self.reader().pod(&object);
+        self.snapshot.classes.intern(template, facts.tie)
     }
 
     /// A pod on a node, which need not exist.
@@ -70,7 +70,7 @@ impl Rig {
         self.pods += 1;
         let object: wire::Pod = serde_json::from_value(pod.clone()).unwrap();
         let class = self.class(pod);
-        let facts = self.reader().pod(&object);
+        let (facts, _) = self.reader().pod(&object);
         self.snapshot.pods.insert(Pod {
             uid: format!("pod-{}", self.pods).into(),
             namespace: facts.namespace,
