@@ -21,6 +21,7 @@ pub mod framework;
 pub mod model;
 pub mod plugin;
 pub mod plugins;
+pub mod preempt;
 pub mod profile;
 pub mod queue;
 pub mod read;

@@ -29,7 +29,6 @@ mod parked;
 mod permit;
 mod places;
 mod record;
-mod subject;
 #[cfg(test)]
 mod tests;
 
@@ -40,8 +39,6 @@ pub use event::{Actions, Event, Hint, Interest, Interests, PluginId, PluginSet, 
 pub use nominator::Nominator;
 pub use permit::{PERMIT_LIMIT, PermitWait};
 pub use record::{Backoff, Failure, Place, Record, Ticket};
-
-pub use subject::{Subject, node_changes, pod_changes};
 
 use crate::time::Time;
 use flight::{Flight, Slot};

@@ -4,10 +4,13 @@ use serde_json::Value;
 
 use super::ArgsError;
 use crate::plugin::{Context, Plugin, Prepared};
+use crate::queue::{Actions, Interest, Resource, Wake};
 use crate::snapshot::Snapshot;
 use crate::verdict::Code;
 
 pub(super) const NAME: &str = "DynamicResources";
+
+pub(super) const WAKES: Interest = Interest::Only(&[Wake::new(Resource::OwnPod, Actions::UPDATE)]);
 
 #[derive(Debug)]
 struct DynamicResources;

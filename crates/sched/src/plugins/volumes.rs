@@ -10,6 +10,8 @@ pub(super) mod restrictions;
 pub(super) mod zone;
 
 use crate::model::{Class, VolumeSource};
+use crate::plugin::{Event, Subject};
+use crate::queue::Hint;
 use crate::snapshot::ClaimKey;
 
 /// The claims of a class, and whether they were made for an ephemeral volume.
@@ -24,4 +26,14 @@ fn claims(class: &Class) -> impl Iterator<Item = (ClaimKey, bool)> {
 
 fn has_claims(class: &Class) -> bool {
     claims(class).next().is_some()
+}
+
+/// A claim matters when it is ours; everything else about storage may.
+fn about_claims(class: &Class, event: &Event) -> Hint {
+    match event.subject {
+        Some(Subject::Claim(changed)) => {
+            Hint::queue_if(claims(class).any(|(key, _)| key == changed))
+        }
+        _ => Hint::Queue,
+    }
 }

@@ -6,15 +6,15 @@ use k8s_openapi::Metadata;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{Change, Update};
-use crate::model::{Labels, Selector, Symbol};
-use crate::plugin::Epoch;
-use crate::queue::{Actions, Event, Resource, Subject};
+use crate::model::{Labels, Selector};
+use crate::plugin::{Epoch, Event, Subject};
+use crate::queue::{Actions, Resource};
 use crate::read::Reader;
 use crate::snapshot::{ClaimKey, Controller, Snapshot, Storage, Workloads};
 
 /// Takes note of a namespace, a workload or a storage object. `None` when nothing is different,
 /// or when the change is of another kind.
-pub(crate) fn apply(snapshot: &mut Snapshot, change: &Change) -> Option<Event<Subject>> {
+pub(crate) fn apply(snapshot: &mut Snapshot, change: &Change) -> Option<Event> {
     match change {
         Change::Namespace(update) => {
             let labels =
@@ -22,7 +22,7 @@ pub(crate) fn apply(snapshot: &mut Snapshot, change: &Change) -> Option<Event<Su
             let (key, value) = read(snapshot, update, |reader, one| labels(reader, &one.metadata));
             let set =
                 |all: &mut Workloads, value: Option<Labels>| all.set_namespace(key.name, value);
-            workload(snapshot, Resource::Namespace, Epoch::Namespaces, key, value, set)
+            workload(snapshot, Resource::Namespace, Epoch::Namespaces, value, set)
         }
         Change::Service(update) => {
             let (key, value) = read(snapshot, update, |reader, one| {
@@ -31,7 +31,7 @@ pub(crate) fn apply(snapshot: &mut Snapshot, change: &Change) -> Option<Event<Su
             let set = |all: &mut Workloads, to: Option<Selector>| {
                 all.set_service(key.namespace, key.name, to)
             };
-            workload(snapshot, Resource::Workload, Epoch::Workloads, key, value, set)
+            workload(snapshot, Resource::Workload, Epoch::Workloads, value, set)
         }
         Change::ReplicationController(update) => {
             let (key, value) = read(snapshot, update, |reader, one| {
@@ -55,7 +55,7 @@ pub(crate) fn apply(snapshot: &mut Snapshot, change: &Change) -> Option<Event<Su
     }
 }
 
-fn storage(snapshot: &mut Snapshot, change: &Change) -> Option<Event<Subject>> {
+fn storage(snapshot: &mut Snapshot, change: &Change) -> Option<Event> {
     match change {
         Change::Pvc(update) => {
             let (key, value) = read(snapshot, update, |reader, one| Arc::new(reader.claim(one)));
@@ -125,16 +125,15 @@ fn workload<V>(
     snapshot: &mut Snapshot,
     resource: Resource,
     epoch: Epoch,
-    key: ClaimKey,
     value: Option<V>,
     set: impl FnOnce(&mut Workloads, Option<V>) -> bool,
-) -> Option<Event<Subject>> {
+) -> Option<Event> {
     let actions = if value.is_some() { Actions::UPDATE.or(Actions::ADD) } else { Actions::DELETE };
     if !set(&mut snapshot.extras.workloads, value) {
         return None;
     }
     snapshot.advance(epoch);
-    Some(Event::object(resource, actions, namespace(key, snapshot), key.name))
+    Some(Event::new(resource, actions, Subject::Other))
 }
 
 fn controller(
@@ -142,11 +141,11 @@ fn controller(
     kind: Controller,
     key: ClaimKey,
     value: Option<Selector>,
-) -> Option<Event<Subject>> {
+) -> Option<Event> {
     let set = |all: &mut Workloads, to: Option<Selector>| {
         all.set_controller(kind, key.namespace, key.name, to)
     };
-    workload(snapshot, Resource::Workload, Epoch::Workloads, key, value, set)
+    workload(snapshot, Resource::Workload, Epoch::Workloads, value, set)
 }
 
 fn stored(
@@ -154,14 +153,12 @@ fn stored(
     resource: Resource,
     key: ClaimKey,
     set: impl FnOnce(&mut Storage) -> Option<Actions>,
-) -> Option<Event<Subject>> {
+) -> Option<Event> {
     let actions = set(&mut snapshot.extras.storage)?;
     snapshot.advance(Epoch::Storage);
-    Some(Event::object(resource, actions, namespace(key, snapshot), key.name))
-}
-
-fn namespace(key: ClaimKey, snapshot: &Snapshot) -> Option<Symbol> {
-    (!snapshot.names.text(key.namespace).is_empty()).then_some(key.namespace)
+    let is_claim = resource == Resource::PersistentVolumeClaim;
+    let subject = if is_claim { Subject::Claim(key) } else { Subject::Other };
+    Some(Event::new(resource, actions, subject))
 }
 
 fn change_of(is_different: bool, actions: Actions) -> Option<Actions> {

@@ -17,12 +17,24 @@ use serde_json::Value;
 
 use super::{claims, restrictions::not_found};
 use crate::model::{Class, Node, NodeSelector, Symbol};
-use crate::plugin::{Context, Epoch, Plugin, Prepared, Reads, Refusal, Work};
+use crate::plugin::{Context, Epoch, Event, Plugin, Prepared, Reads, Refusal, Work};
 use crate::plugins::{ArgsError, read_args};
+use crate::queue::{Actions, Hint, Interest, Resource, Wake};
 use crate::snapshot::{Claim, ClaimKey, NodeIx, PodIx, Promise, Snapshot, Storage, Volume};
 use crate::verdict::{Code, Verdict};
 
 pub(in crate::plugins) const NAME: &str = "VolumeBinding";
+
+pub(in crate::plugins) const WAKES: Interest = Interest::Only(&[
+    Wake::new(Resource::StorageClass, Actions::ADD.or(Actions::UPDATE)),
+    Wake::new(Resource::PersistentVolumeClaim, Actions::ADD.or(Actions::UPDATE)),
+    Wake::new(Resource::PersistentVolume, Actions::ALL),
+    Wake::new(Resource::Node, Actions::ADD.or(Actions::NODE_LABEL)),
+    Wake::new(Resource::CsiNode, Actions::ADD.or(Actions::UPDATE)),
+    Wake::new(Resource::CsiDriver, Actions::ALL),
+    Wake::new(Resource::CsiStorageCapacity, Actions::ADD.or(Actions::UPDATE)),
+    Wake::new(Resource::Pod, Actions::DELETE),
+]);
 
 const REASONS: [&str; 4] = [
     "node(s) didn't match PersistentVolume's node affinity",
@@ -96,6 +108,10 @@ impl Plugin for VolumeBinding {
         if snapshot.extras.storage.withdraw(pod) {
             snapshot.advance(Epoch::Storage);
         }
+    }
+
+    fn hint(&self, _: &Snapshot, class: &Class, event: &Event) -> Hint {
+        super::about_claims(class, event)
     }
 }
 

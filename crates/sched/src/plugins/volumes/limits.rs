@@ -10,12 +10,22 @@ use serde_json::Value;
 
 use super::claims;
 use crate::model::{Class, Symbol};
-use crate::plugin::{Context, Epoch, Plugin, Prepared, Reads, Work};
+use crate::plugin::{Context, Epoch, Event, Plugin, Prepared, Reads, Work};
 use crate::plugins::ArgsError;
+use crate::queue::{Actions, Hint, Interest, Resource, Wake};
 use crate::snapshot::{ClaimKey, NodeIx, Snapshot, Storage};
 use crate::verdict::Verdict;
 
 pub(in crate::plugins) const NAME: &str = "NodeVolumeLimits";
+
+pub(in crate::plugins) const WAKES: Interest = Interest::Only(&[
+    Wake::new(Resource::CsiNode, Actions::ALL),
+    Wake::new(Resource::Pod, Actions::DELETE),
+    Wake::new(Resource::Node, Actions::ADD),
+    Wake::new(Resource::PersistentVolumeClaim, Actions::ADD.or(Actions::UPDATE)),
+    Wake::new(Resource::PersistentVolume, Actions::UPDATE),
+    Wake::new(Resource::VolumeAttachment, Actions::DELETE),
+]);
 
 #[derive(Debug)]
 struct NodeVolumeLimits;
@@ -48,6 +58,10 @@ impl Plugin for NodeVolumeLimits {
             return Prepared::skip().on(&[Epoch::Storage]);
         }
         Prepared::filter(Reads::Usage, Limited { wanted }).on(&[Epoch::Storage])
+    }
+
+    fn hint(&self, _: &Snapshot, class: &Class, event: &Event) -> Hint {
+        super::about_claims(class, event)
     }
 }
 

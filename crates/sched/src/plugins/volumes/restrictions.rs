@@ -13,13 +13,20 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::claims;
-use crate::model::{Volume, VolumeSource};
-use crate::plugin::{Context, Epoch, Plugin, Prepared, Reads, Work};
+use crate::model::{Class, Volume, VolumeSource};
+use crate::plugin::{Context, Epoch, Event, Plugin, Prepared, Reads, Subject, Work};
 use crate::plugins::ArgsError;
+use crate::queue::{Actions, Hint, Interest, Resource, Wake};
 use crate::snapshot::{ClaimKey, Modes, NodeIx, Snapshot};
 use crate::verdict::{Code, Verdict};
 
 pub(in crate::plugins) const NAME: &str = "VolumeRestrictions";
+
+pub(in crate::plugins) const WAKES: Interest = Interest::Only(&[
+    Wake::new(Resource::Pod, Actions::DELETE),
+    Wake::new(Resource::Node, Actions::ADD),
+    Wake::new(Resource::PersistentVolumeClaim, Actions::ADD.or(Actions::UPDATE)),
+]);
 
 const DISK: u32 = 0;
 const CLAIM: u32 = 1;
@@ -57,6 +64,17 @@ impl Plugin for VolumeRestrictions {
         // Who uses a claim is known of the cluster as a whole.
         let reads = if exclusive.is_empty() { Reads::Usage } else { Reads::Cluster };
         Prepared::filter(reads, Restricted { disks, exclusive }).on(depends)
+    }
+
+    fn hint(&self, _: &Snapshot, class: &Class, event: &Event) -> Hint {
+        let Some(Subject::Pod { before: Some(gone), .. }) = &event.subject else {
+            return super::about_claims(class, event);
+        };
+        let mut theirs = gone.volumes.iter();
+        let is_ours = |one: &Volume| {
+            class.volumes.iter().any(|own| own.source == one.source || conflicts(own, one))
+        };
+        Hint::queue_if(theirs.any(is_ours))
     }
 }
 

@@ -8,13 +8,21 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::claims;
-use crate::model::Symbol;
-use crate::plugin::{Context, Epoch, Plugin, Prepared, Reads, Work};
+use crate::model::{Class, Symbol};
+use crate::plugin::{Context, Epoch, Event, Plugin, Prepared, Reads, Work};
 use crate::plugins::ArgsError;
+use crate::queue::{Actions, Hint, Interest, Resource, Wake};
 use crate::snapshot::{NodeIx, Snapshot};
 use crate::verdict::{Code, Verdict};
 
 pub(in crate::plugins) const NAME: &str = "VolumeZone";
+
+pub(in crate::plugins) const WAKES: Interest = Interest::Only(&[
+    Wake::new(Resource::StorageClass, Actions::ADD.or(Actions::UPDATE)),
+    Wake::new(Resource::PersistentVolumeClaim, Actions::ADD.or(Actions::UPDATE)),
+    Wake::new(Resource::PersistentVolume, Actions::ADD.or(Actions::UPDATE)),
+    Wake::new(Resource::Node, Actions::ADD.or(Actions::NODE_LABEL)),
+]);
 
 /// Labels with their successors.
 const LABELS: [(&str, &str); 4] = [
@@ -70,6 +78,10 @@ impl Plugin for VolumeZone {
         }
         let labels = self.labels.iter().map(|(label, _)| *label).collect();
         Prepared::filter(Reads::Node, Zoned { places, labels }).on(depends)
+    }
+
+    fn hint(&self, _: &Snapshot, class: &Class, event: &Event) -> Hint {
+        super::about_claims(class, event)
     }
 }
 
