@@ -16,7 +16,9 @@
 //! is and how to add one.
 
 pub mod explain;
+pub mod load;
 pub mod model;
+pub mod numa;
 pub mod plugin;
 pub mod plugins;
 pub mod profile;
