@@ -12,6 +12,7 @@
 //! | [`report`] | what did a node say? |
 //! | [`book`] | what do reports and estimates add up to? |
 //! | [`judge`] | does the pod pass, and how well does the node score? |
+//! | [`loads`] | how does all of it follow pods and nodes? |
 //! | [`dump`] | what does the debug endpoint show? |
 
 mod args;
@@ -19,6 +20,7 @@ mod book;
 mod dump;
 mod estimate;
 mod judge;
+mod loads;
 mod report;
 
 pub use args::{Aggregate, Aggregated, Args, Column, Policy, Settings, Thresholds};
@@ -26,4 +28,5 @@ pub use book::{Assigned, Book, Page, Sums, Times};
 pub use dump::dump;
 pub use estimate::{Estimate, Subject};
 pub use judge::{Refusal, filter, score};
+pub use loads::{BookIx, Loads};
 pub use report::{Found, Report, Usage};

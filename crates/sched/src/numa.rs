@@ -14,9 +14,11 @@
 //! | [`state`] | what of a node is taken, and by whom? |
 //! | [`allocate`] | does the pod fit, how well, and what does it get? |
 //! | [`wire`] | how do objects and annotations say so? |
+//! | [`cells`] | how does all of it follow pods and nodes? |
 //! | [`dump`] | what does the debug endpoint show? |
 
 mod allocate;
+mod cells;
 mod demand;
 mod dump;
 mod hint;
@@ -27,6 +29,7 @@ mod topology;
 mod wire;
 
 pub use allocate::{Refusal, Rules, Scoring, Totals};
+pub use cells::Cells;
 pub use demand::{Demand, Fractional, Source};
 pub use dump::dump;
 pub use hint::{Hint, Mask, Misfit, Occupancy, Offer};

@@ -261,10 +261,10 @@ impl State {
     }
 
     /// Takes over the topology object, or forgets it; says whether anything changed.
-    pub fn describe(&mut self, machine: Machine) -> bool {
-        let is_changed = machine != *self.machine;
+    pub fn describe(&mut self, machine: Arc<Machine>) -> bool {
+        let is_changed = machine != self.machine;
         if is_changed {
-            self.machine = Arc::new(machine);
+            self.machine = machine;
             self.rebuild();
         }
         is_changed
@@ -293,6 +293,13 @@ impl State {
         self.count(&before, false);
         self.refresh();
         true
+    }
+
+    /// The sums are those of the allocations.
+    pub fn is_consistent(&self) -> bool {
+        let mut fresh = self.clone();
+        fresh.rebuild();
+        fresh.free == self.free && fresh.zones == self.zones && fresh.bound == self.bound
     }
 
     /// Derives everything from what the three sides said.

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use proptest::prelude::*;
 use units::Ratio;
 
@@ -40,7 +42,7 @@ fn bound(cpus: i64, bind: Bind, bind_is_required: bool) -> Demand {
 fn state(settings: Settings) -> State {
     let mut state = State::default();
     state.configure(settings);
-    state.describe(described());
+    state.describe(Arc::new(described()));
     state
 }
 
@@ -297,7 +299,7 @@ proptest! {
         let ratios = Ratios::Known(vec![(ResourceId::CPU, Ratio::from_hundredths(hundredths))]);
         let mut state = State::default();
         state.configure(Settings { policy, ratios, ..Settings::default() });
-        state.describe(Machine { reserved: "15".parse().unwrap(), ..described() });
+        state.describe(Arc::new(Machine { reserved: "15".parse().unwrap(), ..described() }));
         let rules = Rules::default();
         let totals = Node { allocatable: [1_000_000, 32 * GIB], requested: [0, 0] };
         for (at, demand) in demands.iter().enumerate() {

@@ -41,17 +41,17 @@ fn allocations_count_once_the_machine_is_known() {
     let mut state = State::default();
     assert!(state.hold("a".into(), cpus("0,8")));
     assert_eq!((state.bound(), state.free().len()), (2, 0));
-    assert!(state.describe(described()));
+    assert!(state.describe(Arc::new(described())));
     assert_eq!(state.bound(), 2);
     assert_eq!(*state.free(), "1-7,9-15".parse().unwrap());
-    assert!(state.describe(Machine::default()), "forgotten");
+    assert!(state.describe(Arc::default()), "forgotten");
     assert_eq!((state.bound(), state.free().len()), (2, 0));
 }
 
 #[test]
 fn a_cpu_two_pods_claim_is_free_when_both_are_gone() {
     let mut state = State::default();
-    state.describe(described());
+    state.describe(Arc::new(described()));
     state.hold("a".into(), cpus("0-1"));
     state.hold("b".into(), cpus("1-2"));
     assert_eq!(state.bound(), 3);
@@ -65,7 +65,7 @@ fn a_cpu_two_pods_claim_is_free_when_both_are_gone() {
 #[test]
 fn holding_twice_is_holding_once() {
     let mut state = State::default();
-    state.describe(described());
+    state.describe(Arc::new(described()));
     assert!(state.hold("a".into(), cpus("0-1")));
     assert!(!state.hold("a".into(), cpus("0-1")));
     assert!(state.hold("a".into(), cpus("2-3")), "moved");
@@ -78,7 +78,7 @@ fn holding_twice_is_holding_once() {
 fn reserved_cpus_shrink_their_numa_node() {
     let mut state = State::default();
     state.configure(amplified(150));
-    state.describe(Machine { reserved: "0,8".parse().unwrap(), ..described() });
+    state.describe(Arc::new(Machine { reserved: "0,8".parse().unwrap(), ..described() }));
     assert_eq!(cpu_room(&state), [(9_000, 0), (12_000, 0)]);
     assert_eq!(state.free_counts(), FreeCpus { any: 14, whole: 14, spread: 7 });
     state.hold("a".into(), cpus("1,4-5"));
@@ -90,7 +90,7 @@ fn reserved_cpus_shrink_their_numa_node() {
 fn zones_that_are_amplified_already_stay() {
     let mut state = State::default();
     state.configure(amplified(150));
-    state.describe(Machine { is_amplified: true, ..described() });
+    state.describe(Arc::new(Machine { is_amplified: true, ..described() }));
     assert_eq!(cpu_room(&state), [(8_000, 0), (8_000, 0)]);
 }
 
@@ -98,7 +98,7 @@ fn zones_that_are_amplified_already_stay() {
 fn shares_count_unless_cpus_do() {
     let share = |cpu, memory| vec![(1, zone(cpu, memory))];
     let mut state = State::default();
-    state.describe(described());
+    state.describe(Arc::new(described()));
     state.hold("ls".into(), Allocation { shares: share(1_500, GIB), ..Allocation::default() });
     state.hold("lsr".into(), Allocation { shares: share(2_000, GIB), ..cpus("4,12") });
     assert_eq!(cpu_room(&state), [(8_000, 0), (8_000, 3_500)]);
@@ -109,7 +109,7 @@ fn shares_count_unless_cpus_do() {
 #[test]
 fn occupancy_tells_pods_that_span_from_those_that_do_not() {
     let mut state = State::default();
-    state.describe(described());
+    state.describe(Arc::new(described()));
     let seen = |state: &State| state.zones().iter().map(|zone| zone.occupancy).collect::<Vec<_>>();
     assert_eq!(seen(&state), [Occupancy::Idle, Occupancy::Idle]);
     state.hold("a".into(), cpus("0-1"));
@@ -127,7 +127,7 @@ fn the_kubelets_whole_cores_outrank_a_label() {
     assert_eq!(state.forced_bind(), None);
     state.configure(label(NodeCpuBindPolicy::SpreadByPcpus));
     assert_eq!(state.forced_bind(), Some(Bind::Spread));
-    state.describe(Machine { is_full_pcpus_only: true, ..described() });
+    state.describe(Arc::new(Machine { is_full_pcpus_only: true, ..described() }));
     assert_eq!(state.forced_bind(), Some(Bind::Full));
 }
 
@@ -138,7 +138,7 @@ proptest! {
         steps in prop::collection::vec((0..6_u8, 0..4_u8, any::<u16>(), 0..3_000_i64), 0..40),
     ) {
         let mut state = State::default();
-        state.describe(described());
+        state.describe(Arc::new(described()));
         for (pod, kind, bits, amount) in steps {
             let uid: Arc<str> = format!("pod-{pod}").into();
             let cpus: CpuSet = (0..16).filter(|cpu| bits >> cpu & 1 == 1).collect();
@@ -154,7 +154,7 @@ proptest! {
         for (uid, held) in state.pods() {
             fresh.hold(uid.into(), held.clone());
         }
-        fresh.describe(described());
+        fresh.describe(Arc::new(described()));
         prop_assert_eq!(fresh.free(), state.free());
         prop_assert_eq!(fresh.zones(), state.zones());
         prop_assert_eq!((fresh.bound(), fresh.free_counts()), (state.bound(), state.free_counts()));
@@ -164,7 +164,7 @@ proptest! {
             state.release(&uid);
         }
         let mut blank = State::default();
-        blank.describe(described());
+        blank.describe(Arc::new(described()));
         prop_assert_eq!(state.zones(), blank.zones());
         prop_assert_eq!(state.free(), blank.free());
     }
