@@ -3,11 +3,27 @@
 //! The order of the rows is the order in which default plugins run. [`crate::plugin`] says how
 //! to add one.
 
+mod allocation;
+mod balanced_allocation;
+mod image_locality;
+mod marker;
+mod node_affinity;
+mod node_name;
+mod node_ports;
+mod node_resources_fit;
+mod node_unschedulable;
+mod scheduling_gates;
+mod taint_toleration;
+
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+pub(crate) use marker::DEFAULT_PREEMPTION;
+
 use crate::plugin::Plugin;
-use crate::profile::Point;
+use crate::profile::Point::{
+    self, Bind, Filter, PostFilter, PreEnqueue, PreFilter, PreScore, QueueSort, Score,
+};
 use crate::snapshot::Snapshot;
 
 /// One plugin: its name, where it takes part, and how it is made.
@@ -20,8 +36,11 @@ pub struct Row {
     /// Part of Kubernetes' own default set.
     pub is_default: bool,
     /// Makes the plugin from its args; `Null` stands for the defaults.
-    pub build: fn(&Value, &mut Snapshot) -> Result<Box<dyn Plugin>, ArgsError>,
+    pub build: Build,
 }
+
+/// Makes a plugin from its args, interning the names they hold.
+pub type Build = fn(&Value, &mut Snapshot) -> Result<Box<dyn Plugin>, ArgsError>;
 
 /// Args of a plugin that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -47,7 +66,28 @@ pub fn read_args<T: DeserializeOwned + Default>(
     serde_json::from_value(args).map_err(|error| ArgsError { plugin, problem: error.to_string() })
 }
 
-pub const TABLE: &[Row] = &[];
+/// Every plugin there is.
+pub const TABLE: &[Row] = &[
+    row(scheduling_gates::NAME, &[PreEnqueue], 0, scheduling_gates::build),
+    row(marker::PRIORITY_SORT, &[QueueSort], 0, marker::sort),
+    row(node_unschedulable::NAME, &[Filter], 0, node_unschedulable::build),
+    row(node_name::NAME, &[Filter], 0, node_name::build),
+    row(taint_toleration::NAME, &[Filter, PreScore, Score], 3, taint_toleration::build),
+    row(node_affinity::NAME, FILTER_AND_SCORE, 2, node_affinity::build),
+    row(node_ports::NAME, &[PreFilter, Filter], 0, node_ports::build),
+    row(node_resources_fit::NAME, FILTER_AND_SCORE, 1, node_resources_fit::build),
+    row(marker::DEFAULT_PREEMPTION, &[PreEnqueue, PostFilter], 0, marker::preemption),
+    row(balanced_allocation::NAME, &[PreScore, Score], 1, balanced_allocation::build),
+    row(image_locality::NAME, &[Score], 1, image_locality::build),
+    row(marker::DEFAULT_BINDER, &[Bind], 0, marker::binder),
+];
+
+const FILTER_AND_SCORE: &[Point] = &[PreFilter, Filter, PreScore, Score];
+
+/// A plugin of Kubernetes' default set.
+const fn row(name: &'static str, points: &'static [Point], weight: i64, build: Build) -> Row {
+    Row { name, points, weight, is_default: true, build }
+}
 
 pub fn find(name: &str) -> Option<&'static Row> {
     TABLE.iter().find(|row| row.name == name)
