@@ -104,6 +104,8 @@ pub struct Prepared {
     pub score: Scoring,
     /// The only nodes worth looking at.
     pub nodes: Option<Vec<NodeIx>>,
+    /// Nodes to be tried first: the first of them that passes every filter is taken.
+    pub prefer: Vec<NodeIx>,
     /// Preparation is repeated when one of these has moved on.
     pub depends: &'static [Epoch],
     pub work: Option<Box<dyn Work>>,

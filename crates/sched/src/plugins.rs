@@ -5,14 +5,19 @@
 
 mod allocation;
 mod balanced_allocation;
+mod fit_plus;
 mod image_locality;
+mod load_aware;
 mod marker;
 mod node_affinity;
 mod node_name;
 mod node_ports;
 mod node_resources_fit;
 mod node_unschedulable;
+mod numa_resource;
+mod scarce_resources;
 mod scheduling_gates;
+mod scheduling_hint;
 mod taint_toleration;
 
 use serde::de::DeserializeOwned;
@@ -22,7 +27,8 @@ pub(crate) use marker::DEFAULT_PREEMPTION;
 
 use crate::plugin::Plugin;
 use crate::profile::Point::{
-    self, Bind, Filter, PostFilter, PreEnqueue, PreFilter, PreScore, QueueSort, Score,
+    self, Bind, Filter, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, Reserve,
+    Score,
 };
 use crate::snapshot::Snapshot;
 
@@ -80,6 +86,17 @@ pub const TABLE: &[Row] = &[
     row(balanced_allocation::NAME, &[PreScore, Score], 1, balanced_allocation::build),
     row(image_locality::NAME, &[Score], 1, image_locality::build),
     row(marker::DEFAULT_BINDER, &[Bind], 0, marker::binder),
+    added(load_aware::NAME, &[Filter, Score, Reserve], 1, load_aware::build),
+    added(
+        numa_resource::NAME,
+        &[PreFilter, Filter, PreScore, Score, Reserve, PreBind],
+        1,
+        numa_resource::build,
+    ),
+    added(fit_plus::NAME, &[PreScore, Score], 1, fit_plus::build),
+    added(scarce_resources::NAME, &[PreScore, Score], 1, scarce_resources::build),
+    added(scheduling_hint::NAME, &[PreFilter], 0, scheduling_hint::build),
+    added(marker::DEFAULT_PRE_BIND, &[PreBind], 0, marker::pre_bind),
 ];
 
 const FILTER_AND_SCORE: &[Point] = &[PreFilter, Filter, PreScore, Score];
@@ -87,6 +104,11 @@ const FILTER_AND_SCORE: &[Point] = &[PreFilter, Filter, PreScore, Score];
 /// A plugin of Kubernetes' default set.
 const fn row(name: &'static str, points: &'static [Point], weight: i64, build: Build) -> Row {
     Row { name, points, weight, is_default: true, build }
+}
+
+/// A plugin that runs where a configuration enables it.
+const fn added(name: &'static str, points: &'static [Point], weight: i64, build: Build) -> Row {
+    Row { is_default: false, ..row(name, points, weight, build) }
 }
 
 pub fn find(name: &str) -> Option<&'static Row> {

@@ -174,9 +174,10 @@ impl Cells {
         let mut expected = vec![0_usize; self.states.len()];
         for seat in &self.seats {
             if let (Some(at), Some(held)) = (seat.at, &seat.held) {
-                let found = self.states.get(at.index()).is_some_and(|state| {
-                    state.pods().any(|(_, own)| own == &**held)
-                });
+                let found = self
+                    .states
+                    .get(at.index())
+                    .is_some_and(|state| state.pods().any(|(_, own)| own == &**held));
                 if !found {
                     wrong.push(format!("slot {}: an allocation is not counted: {held:?}", at.0));
                 }

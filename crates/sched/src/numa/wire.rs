@@ -126,6 +126,19 @@ impl Allocation {
         Self { cpus: status.cpuset.clone(), exclusive, shares: shares.collect() }
     }
 
+    /// As [`Allocation::read`], leaving out resources that nobody has.
+    pub fn known(status: &ResourceStatus, exclusive: Exclusive, resources: &Resources) -> Self {
+        let share = |own: &NumaNodeResource| {
+            let amounts = own.resources.iter().filter_map(|(name, amount)| {
+                let id = resources.find(current_name(name))?;
+                Some((id, in_units(id, *amount)))
+            });
+            Some((u16::try_from(own.node).ok()?, amounts.collect::<Requests>()))
+        };
+        let shares = status.numa_node_resources.iter().filter_map(share);
+        Self { cpus: status.cpuset.clone(), exclusive, shares: shares.collect() }
+    }
+
     /// What the node agent reads; `None` when the pod holds nothing in particular.
     pub fn status(&self, resources: &Resources) -> Option<ResourceStatus> {
         let share = |(node, amounts): &(u16, Requests)| {

@@ -160,7 +160,12 @@ mod tests {
             ("least of an overfull node", Strategy::Least, &[load(9, 8, 1)], 0),
             ("most of an overfull node", Strategy::Most, &[load(9, 8, 1)], 100),
             ("least weighs", Strategy::Least, &[load(0, 10, 3), load(10, 10, 1)], 75),
-            ("absent resources do not count", Strategy::Least, &[load(5, 10, 1), load(1, 0, 1)], 50),
+            (
+                "absent resources do not count",
+                Strategy::Least,
+                &[load(5, 10, 1), load(1, 0, 1)],
+                50,
+            ),
             ("nothing to weigh", Strategy::Least, &[load(1, 0, 1)], 0),
             ("division truncates", Strategy::Least, &[load(1, 3, 1)], 66),
         ];

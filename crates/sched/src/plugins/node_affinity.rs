@@ -10,9 +10,7 @@ use serde_json::Value;
 
 use super::{ArgsError, read_args};
 use crate::model;
-use crate::plugin::{
-    Context, Epoch, Filtering, Normalise, Plugin, Prepared, Reads, Scoring, Work,
-};
+use crate::plugin::{Context, Epoch, Filtering, Normalise, Plugin, Prepared, Reads, Scoring, Work};
 use crate::read::Reader;
 use crate::snapshot::{NodeIx, Snapshot};
 use crate::verdict::{Code, Verdict};

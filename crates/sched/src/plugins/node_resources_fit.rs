@@ -73,7 +73,9 @@ pub(super) fn build(args: &Value, snapshot: &mut Snapshot) -> Result<Box<dyn Plu
     let refuse = |problem: String| ArgsError { plugin: NAME, problem };
     let (strategy, resources) = match &args.scoring_strategy {
         None => (Strategy::Least, Vec::new()),
-        Some(scoring) => (strategy(scoring).map_err(refuse)?, weighed(&scoring.resources, snapshot)),
+        Some(scoring) => {
+            (strategy(scoring).map_err(refuse)?, weighed(&scoring.resources, snapshot))
+        }
     };
     if let Some((_, weight)) = resources.iter().find(|(_, weight)| !(1..=100).contains(weight)) {
         return Err(refuse(format!("resource weight {weight}: must be between 1 and 100")));
@@ -142,7 +144,8 @@ impl Plugin for NodeResourcesFit {
     fn prepare(&self, context: Context<'_>) -> Prepared {
         let resources = &context.snapshot.resources;
         let requests = context.class.requests.iter();
-        let wanted = requests.filter(|(id, _)| !id.is_scalar() || !self.ignores(resources.name(*id)));
+        let wanted =
+            requests.filter(|(id, _)| !id.is_scalar() || !self.ignores(resources.name(*id)));
         let wanted: Vec<(ResourceId, i64)> = wanted.collect();
         let short = wanted.iter().map(|(id, _)| format!("Insufficient {}", resources.name(*id)));
         let work = Fit {

@@ -26,13 +26,13 @@ impl Plugin for TaintToleration {
     }
 
     fn prepare(&self, context: Context<'_>) -> Prepared {
-        let soft = context.class.tolerations.iter().filter(|one| {
-            matches!(one.effect, None | Some(Effect::PreferNoSchedule))
-        });
-        let work = Tolerated {
-            all: context.class.tolerations.clone(),
-            soft: soft.cloned().collect(),
-        };
+        let soft = context
+            .class
+            .tolerations
+            .iter()
+            .filter(|one| matches!(one.effect, None | Some(Effect::PreferNoSchedule)));
+        let work =
+            Tolerated { all: context.class.tolerations.clone(), soft: soft.cloned().collect() };
         Prepared::both(Reads::Node, Normalise::Largest { reverse: true }, work)
     }
 }
