@@ -22,6 +22,7 @@ pub mod numa;
 pub mod plugin;
 pub mod plugins;
 pub mod profile;
+pub mod queue;
 pub mod read;
 pub mod scheduler;
 pub mod snapshot;

@@ -58,10 +58,12 @@ pub enum Epoch {
     Namespaces,
     /// Services and controllers, for default spread constraints.
     Workloads,
+    /// Which classes with affinity terms run; counted by [`Company`](crate::snapshot::Company).
+    Company,
 }
 
 impl Epoch {
-    pub const COUNT: usize = 5;
+    pub const COUNT: usize = 6;
 }
 
 /// How raw scores become 0..=100.

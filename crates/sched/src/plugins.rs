@@ -5,8 +5,10 @@
 
 mod allocation;
 mod balanced_allocation;
+mod domains;
 mod fit_plus;
 mod image_locality;
+mod inter_pod;
 mod load_aware;
 mod marker;
 mod node_affinity;
@@ -18,7 +20,9 @@ mod numa_resource;
 mod scarce_resources;
 mod scheduling_gates;
 mod scheduling_hint;
+mod spread;
 mod taint_toleration;
+pub mod wakes;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -82,6 +86,8 @@ pub const TABLE: &[Row] = &[
     row(node_affinity::NAME, FILTER_AND_SCORE, 2, node_affinity::build),
     row(node_ports::NAME, &[PreFilter, Filter], 0, node_ports::build),
     row(node_resources_fit::NAME, FILTER_AND_SCORE, 1, node_resources_fit::build),
+    row(spread::NAME, FILTER_AND_SCORE, 2, spread::build),
+    row(inter_pod::NAME, FILTER_AND_SCORE, 2, inter_pod::build),
     row(marker::DEFAULT_PREEMPTION, &[PreEnqueue, PostFilter], 0, marker::preemption),
     row(balanced_allocation::NAME, &[PreScore, Score], 1, balanced_allocation::build),
     row(image_locality::NAME, &[Score], 1, image_locality::build),

@@ -8,19 +8,23 @@
 //! Applying the same object twice changes nothing. A dry run ([`Snapshot::lift`],
 //! [`Snapshot::drop_on`]) changes the columns without logging and must undo itself.
 
+mod company;
 mod extras;
 mod log;
 mod pods;
 mod reports;
 mod room;
+mod workloads;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+pub use company::{Company, Headcount, Members};
 pub use extras::Extras;
 pub use log::{Change, Log, What};
 pub use pods::{Phase, Pod, PodIx, Pods};
 pub use room::{Room, Rooms};
+pub use workloads::{Controller, Workloads};
 
 use crate::model::{Classes, HostPort, Names, Node, Resources, Symbol};
 use crate::plugin::Epoch;
@@ -131,6 +135,9 @@ impl Snapshot {
     }
 
     pub fn epoch(&self, epoch: Epoch) -> u64 {
+        if epoch == Epoch::Company {
+            return self.extras.company.version();
+        }
         self.epochs.get(epoch as usize).copied().unwrap_or(0)
     }
 

@@ -10,10 +10,13 @@ use crate::model::{Names, Node, Resources};
 use crate::numa::Cells;
 use crate::time::Time;
 
-use super::{NodeIx, Pod, PodIx};
+use super::{Company, NodeIx, Pod, PodIx, Workloads};
 
 #[derive(Debug, Default)]
 pub struct Extras {
+    /// Which kinds of pods run where.
+    pub company: Company,
+    pub workloads: Workloads,
     pub load: Loads,
     pub numa: Cells,
 }
@@ -51,12 +54,14 @@ impl Extras {
         names: &Names,
         resources: &Resources,
     ) {
+        self.company.attached(at, &pod.class, pod.is_terminating);
         self.load.attached(at, index, pod, names, resources);
         self.numa.attached(at, index, pod);
     }
 
     /// A pod is no longer charged to a node.
     pub(super) fn detached(&mut self, at: NodeIx, index: PodIx, pod: &Pod) {
+        self.company.detached(at, &pod.class, pod.is_terminating);
         self.load.detached(at, index);
         self.numa.detached(at, index, pod);
     }
