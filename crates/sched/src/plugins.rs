@@ -22,6 +22,8 @@ mod scheduling_gates;
 mod scheduling_hint;
 mod spread;
 mod taint_toleration;
+#[cfg(test)]
+mod trial;
 pub mod wakes;
 
 use serde::de::DeserializeOwned;

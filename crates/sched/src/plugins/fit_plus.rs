@@ -104,3 +104,39 @@ impl Work for Filling {
         if weights == 0 { MAX_SCORE } else { sum / weights }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::trial::Trial;
+    use super::*;
+
+    #[test]
+    fn each_resource_follows_its_own_strategy() {
+        let args = json!({"resources": {
+            "nvidia.com/gpu": {"type": "MostAllocated", "weight": 2},
+            "cpu": {"type": "LeastAllocated", "weight": 1},
+        }});
+        let mut trial = Trial::new(NAME, &args);
+        let node = |name: &str, gpus: &str| {
+            json!({"metadata": {"name": name, "uid": name}, "status": {"allocatable": {
+                "cpu": "10", "memory": "10Gi", "pods": "110", "nvidia.com/gpu": gpus}}})
+        };
+        let at = trial.node(node("n", "8"));
+        let bare = trial.node(node("bare", "0"));
+        let pod = |name: &str, requests: Value| {
+            json!({"metadata": {"name": name, "uid": name},
+                   "spec": {"containers": [{"name": "c", "resources": {"requests": requests}}]}})
+        };
+        let gpu = trial.pod(&pod("gpu", json!({"cpu": "2", "nvidia.com/gpu": "2"})));
+        assert_eq!(trial.score(gpu, at), (2 * 25 + 80) / 3);
+        assert_eq!(trial.score(gpu, bare), 80 / 3, "what is lacking keeps its weight");
+        let cpu = trial.pod(&pod("cpu", json!({"cpu": "2"})));
+        assert_eq!(trial.score(cpu, at), 80);
+        let none = trial.pod(&pod("none", json!({"memory": "1Gi"})));
+        assert_eq!(trial.score(none, at), 100, "asks for nothing that is listed");
+        let negative = json!({"resources": {"cpu": {"type": "LeastAllocated", "weight": -1}}});
+        assert!(build(&negative, &mut Snapshot::default()).is_err());
+    }
+}

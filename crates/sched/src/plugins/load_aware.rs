@@ -114,3 +114,6 @@ impl Work for Judge {
 
 /// A verdict holds this many reasons; nobody configures thirty resources.
 const LAST_REASON: usize = 61;
+
+#[cfg(test)]
+mod tests;

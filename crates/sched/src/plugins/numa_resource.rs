@@ -307,3 +307,6 @@ impl Work for Fitting {
         state.score(&self.demand, &self.rules, &Room { snapshot, node })
     }
 }
+
+#[cfg(test)]
+mod tests;

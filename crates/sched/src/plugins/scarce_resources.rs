@@ -71,3 +71,37 @@ impl Work for Avoid {
         if wasted == 0 { MAX_SCORE } else { (unused - wasted) * MAX_SCORE / unused }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::trial::Trial;
+    use super::*;
+
+    #[test]
+    fn scarce_resources_are_kept_for_those_who_need_them() {
+        let mut trial = Trial::new(NAME, &json!({"resources": ["nvidia.com/gpu"]}));
+        let node = |name: &str, allocatable: Value| json!({"metadata": {"name": name, "uid": name}, "status": {"allocatable": allocatable}});
+        let gpu = trial.node(node(
+            "gpu",
+            json!({"cpu": "10", "memory": "10Gi", "pods": "110", "nvidia.com/gpu": "8",
+                   "ephemeral-storage": "1Gi"}),
+        ));
+        let plain =
+            trial.node(node("plain", json!({"cpu": "10", "memory": "10Gi", "pods": "110"})));
+        let exact = trial.node(node("exact", json!({"cpu": "10", "pods": "110"})));
+        let empty = trial.node(node("empty", json!({"cpu": "1", "nvidia.com/gpu": "0"})));
+        let pod = |name: &str, requests: Value| {
+            json!({"metadata": {"name": name, "uid": name},
+                   "spec": {"containers": [{"name": "c", "resources": {"requests": requests}}]}})
+        };
+        let cpu = trial.pod(&pod("cpu", json!({"cpu": "1"})));
+        assert_eq!(trial.score(cpu, gpu), 66, "two of memory, storage and GPU are not scarce");
+        assert_eq!(trial.score(cpu, plain), 100);
+        assert_eq!(trial.score(cpu, exact), 100, "nothing is unused");
+        assert_eq!(trial.score(cpu, empty), 100, "none left is none there");
+        let wants = trial.pod(&pod("wants", json!({"cpu": "1", "nvidia.com/gpu": "1"})));
+        assert_eq!(trial.score(wants, gpu), 100);
+    }
+}

@@ -61,3 +61,33 @@ impl Plugin for SchedulingHint {
         Prepared { nodes, prefer: find(&preferred), ..Prepared::skip() }.on(&[Epoch::Nodes])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::trial::Trial;
+    use super::*;
+
+    #[test]
+    fn a_planner_names_nodes() {
+        let mut trial = Trial::new(NAME, &json!({"maxHintNodes": 2}));
+        let node = |name: &str| json!({"metadata": {"name": name, "uid": name}});
+        let [a, b, c] = ["a", "b", "c"].map(|name| trial.node(node(name)));
+        let prepared = |trial: &mut Trial, key: &str, hint: &str| {
+            let pod = trial.pod(&json!({
+                "metadata": {"name": hint, "uid": hint, "annotations": {key: hint}},
+                "spec": {"containers": []},
+            }));
+            let prepared = trial.prepare(pod);
+            (prepared.nodes, prepared.prefer)
+        };
+        let (new, old) = (SCHEDULING_HINT.name, OLD_SCHEDULING_HINT.name);
+        let only = prepared(&mut trial, new, r#"{"nodeNames":["c","gone","a"]}"#);
+        assert_eq!(only, (Some(vec![c, a]), vec![]));
+        let first = prepared(&mut trial, old, r#"{"preferredNodeNames":["b","a","c"]}"#);
+        assert_eq!(first, (None, vec![b, a]), "as many as are looked at");
+        assert_eq!(prepared(&mut trial, new, "{"), (None, vec![]), "unreadable");
+        assert_eq!(prepared(&mut trial, new, r#"{"nodeNames":["gone"]}"#), (Some(vec![]), vec![]));
+    }
+}
