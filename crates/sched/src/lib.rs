@@ -15,7 +15,9 @@
 //! [`Class`](model::Class) and that placing a pod changes one node. [`plugin`] says what a plugin
 //! is and how to add one.
 
+pub mod cycle;
 pub mod explain;
+pub mod framework;
 pub mod load;
 pub mod model;
 pub mod numa;
@@ -26,6 +28,7 @@ pub mod queue;
 pub mod read;
 pub mod scheduler;
 pub mod snapshot;
+pub mod standing;
 pub mod tie;
 pub mod time;
 pub mod verdict;

@@ -129,6 +129,11 @@ impl Snapshot {
         self.ties.get(node.index()).copied().unwrap_or(0)
     }
 
+    /// The same for all slots.
+    pub fn ties(&self) -> &[u64] {
+        &self.ties
+    }
+
     /// How many nodes hold this image.
     pub fn holders(&self, image: Symbol) -> u32 {
         self.images.get(&image).copied().unwrap_or(0)

@@ -63,6 +63,11 @@ impl Verdict {
         }
     }
 
+    /// Kind and reasons as one number.
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+
     /// The reasons that apply, lowest first.
     pub fn reasons(self) -> impl Iterator<Item = u32> {
         let bits = self.0 & REASONS;
@@ -98,6 +103,9 @@ pub struct Rejection {
 impl Rejection {
     /// The sentence of the pod's condition and of its event, as kubectl users know it.
     pub fn message(&self) -> String {
+        if let (true, Some(before)) = (self.is_error, &self.before) {
+            return before.clone();
+        }
         let mut text = format!("0/{} nodes are available: ", self.nodes);
         match &self.before {
             Some(before) => text.push_str(before),

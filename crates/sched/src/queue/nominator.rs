@@ -44,6 +44,11 @@ impl<N: Clone + Eq + Hash> Nominator<N> {
         self.nodes.get(uid)
     }
 
+    /// The nodes with promised pods, in no particular order.
+    pub fn nodes(&self) -> impl Iterator<Item = &N> {
+        self.pods.keys()
+    }
+
     /// The pods promised room on `node` with their priorities, by uid.
     pub fn on(&self, node: &N) -> impl Iterator<Item = (&Uid, i32)> {
         self.pods.get(node).into_iter().flatten().map(|(uid, priority)| (uid, *priority))
