@@ -270,6 +270,11 @@ impl Book {
         }
     }
 
+    /// When the next report will be too old.
+    pub fn wake_at(&self) -> Option<Time> {
+        self.expiries.first().map(|(when, _)| *when)
+    }
+
     /// What is expected of pods of a class.
     pub fn estimate(
         &mut self,

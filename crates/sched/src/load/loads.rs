@@ -166,6 +166,11 @@ impl Loads {
         self.books.iter_mut().for_each(|book| book.expire(now, touched));
     }
 
+    /// When the next report will be too old.
+    pub fn wake_at(&self) -> Option<Time> {
+        self.books.iter().filter_map(Book::wake_at).min()
+    }
+
     pub fn check(&self) -> Vec<String> {
         self.books.iter().flat_map(Book::check).collect()
     }

@@ -84,6 +84,11 @@ impl Extras {
         self.numa.drain(touched);
     }
 
+    /// When [`expire`](Self::expire) has something to do next.
+    pub fn wake_at(&self) -> Option<Time> {
+        self.load.wake_at()
+    }
+
     /// Violations of the plugins' own conservation laws.
     pub fn check(&self) -> Vec<String> {
         let mut wrong = self.load.check();

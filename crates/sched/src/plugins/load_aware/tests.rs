@@ -111,3 +111,16 @@ fn unusable_args_are_all_named() {
     assert!(error.contains("usageThresholds.cpu") && error.contains("resourceWeights.cpu"));
     assert!(build(&json!({"usageTresholds": {}}), &mut Snapshot::default()).is_err());
 }
+
+#[test]
+fn the_endpoint_shows_pods_and_sums() {
+    let mut trial = Trial::new(NAME, &Value::Null);
+    let at = trial.node(node("n"));
+    trial.snapshot.extras.expire(Time::from_secs(1_000), &mut Vec::new());
+    report(&mut trial, "n", 990, "1");
+    let pod = trial.pod(&pod("web", "ReplicaSet"));
+    trial.place(pod, at).unwrap();
+    insta::assert_json_snapshot!(trial.snapshot.load_of("n"));
+    assert_eq!(trial.snapshot.load_of("other"), None);
+    assert_eq!(trial.snapshot.extras.wake_at(), Some(Time::from_secs(1_170)));
+}

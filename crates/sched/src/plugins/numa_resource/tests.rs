@@ -1,3 +1,4 @@
+use proptest::prelude::*;
 use serde_json::json;
 
 use super::super::trial::Trial;
@@ -209,5 +210,73 @@ fn args_are_read_strictly() {
     ];
     for args in bad {
         assert!(build(&args, &mut Snapshot::default()).is_err(), "{args}");
+    }
+}
+
+#[test]
+fn the_endpoint_shows_cpus_and_holders() {
+    let (mut trial, at) = trial();
+    trial.node(node(json!({"node.koordinator.sh/numa-topology-policy": "Restricted"})));
+    for (name, cpu) in [("a", "2"), ("b", "10")] {
+        let pod = trial.pod(&lsr(name, cpu));
+        trial.place(pod, at).unwrap();
+    }
+    insta::assert_json_snapshot!(trial.snapshot.numa_of("n"));
+    assert_eq!(trial.snapshot.numa_of("other"), None);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever comes, goes, is tried or restored: allocations are counted once and add up.
+    #[test]
+    fn allocations_are_conserved(
+        steps in prop::collection::vec((0..7_u8, 0..6_usize, 1..6_u8), 1..40),
+    ) {
+        let (mut trial, at) = trial();
+        let mut pods: Vec<Option<PodIx>> = vec![None; 6];
+        let mut is_described = true;
+        for (kind, slot, cpus) in steps {
+            match (kind, pods[slot]) {
+                (0 | 1, None) => {
+                    let pod = trial.pod(&lsr(&format!("p{slot}"), &cpus.to_string()));
+                    if trial.verdict(pod, at).is_ok() {
+                        prop_assert!(trial.place(pod, at).is_ok(), "what passes is placed");
+                        pods[slot] = Some(pod);
+                    } else {
+                        trial.snapshot.extras.pod_gone(pod);
+                        trial.snapshot.pods.remove(pod);
+                    }
+                }
+                (2, Some(pod)) => {
+                    trial.give_up(pod, at);
+                    trial.snapshot.extras.pod_gone(pod);
+                    trial.snapshot.pods.remove(pod);
+                    pods[slot] = None;
+                }
+                (3, Some(pod)) => {
+                    trial.snapshot.lift(pod, at);
+                    trial.snapshot.drop_on(pod, at);
+                }
+                (4, _) => {
+                    is_described = !is_described;
+                    if is_described {
+                        describe(&mut trial);
+                    } else {
+                        trial.snapshot.set_topology("n", None);
+                    }
+                }
+                (5, _) => {
+                    let name = trial.snapshot.node(at).unwrap().name;
+                    trial.snapshot.remove_node(name);
+                    prop_assert_eq!(trial.node(node(json!({}))), at);
+                }
+                _ => {}
+            }
+            prop_assert_eq!(trial.snapshot.extras.check(), Vec::<String>::new());
+            let held = pods.iter().flatten().count();
+            let counted = trial.snapshot.extras.numa.state(at).unwrap().pods().count();
+            prop_assert_eq!(held, counted);
+        }
     }
 }
