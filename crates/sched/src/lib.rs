@@ -23,6 +23,7 @@ pub mod model;
 pub mod numa;
 pub mod plugin;
 pub mod plugins;
+pub mod preempt;
 pub mod profile;
 pub mod queue;
 pub mod read;

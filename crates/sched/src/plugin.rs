@@ -26,8 +26,10 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::sync::Arc;
 
-use crate::model::Class;
+use crate::model::{Class, Node};
+use crate::queue::{self, Hint};
 use crate::snapshot::{Change, NodeIx, PodIx, Snapshot};
 use crate::verdict::{Code, Verdict};
 
@@ -206,6 +208,27 @@ impl Patch {
     }
 }
 
+/// What an event is about: the object before and after.
+#[derive(Debug, Clone)]
+pub enum Subject {
+    Node {
+        before: Option<Arc<Node>>,
+        after: Option<Arc<Node>>,
+    },
+    /// A pod on a node, or the waiting pod itself.
+    Pod {
+        before: Option<Arc<Class>>,
+        after: Option<Arc<Class>>,
+    },
+    /// What a node reports of itself beside its own object, which plugins have noted already.
+    Report(NodeIx),
+    /// An object that plugins keep in their own state, which holds it already.
+    Other,
+}
+
+/// Something happened that may help a waiting pod.
+pub type Event = queue::Event<Subject>;
+
 /// A configured plugin.
 pub trait Plugin: Debug + Send {
     fn name(&self) -> &'static str;
@@ -218,6 +241,12 @@ pub trait Plugin: Debug + Send {
     /// PreFilter and PreScore.
     fn prepare(&self, _context: Context<'_>) -> Prepared {
         Prepared::skip()
+    }
+
+    /// Could this event help a pod of a class this plugin rejected? Asked only for the kinds of
+    /// event in the plugin's row of the table.
+    fn hint(&self, _snapshot: &Snapshot, _class: &Class, _event: &Event) -> Hint {
+        Hint::Queue
     }
 
     /// Takes what the pod needs beyond requests on its node, in the plugin's own state.

@@ -36,6 +36,8 @@ use crate::profile::Point::{
     self, Bind, Filter, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, Reserve,
     Score,
 };
+use crate::queue::Resource::{Node, NodeMetric, NodeResourceTopology, OwnPod, Pod};
+use crate::queue::{Actions, Interest, PluginId, Wake};
 use crate::snapshot::Snapshot;
 
 /// One plugin: its name, where it takes part, and how it is made.
@@ -45,6 +47,8 @@ pub struct Row {
     pub points: &'static [Point],
     /// The weight of its score when the configuration does not say.
     pub weight: i64,
+    /// Which events may help a pod it rejected.
+    pub wakes: Interest,
     /// Part of Kubernetes' own default set.
     pub is_default: bool,
     /// Makes the plugin from its args; `Null` stands for the defaults.
@@ -80,44 +84,183 @@ pub fn read_args<T: DeserializeOwned + Default>(
 
 /// Every plugin there is.
 pub const TABLE: &[Row] = &[
-    row(scheduling_gates::NAME, &[PreEnqueue], 0, scheduling_gates::build),
-    row(marker::PRIORITY_SORT, &[QueueSort], 0, marker::sort),
-    row(node_unschedulable::NAME, &[Filter], 0, node_unschedulable::build),
-    row(node_name::NAME, &[Filter], 0, node_name::build),
-    row(taint_toleration::NAME, &[Filter, PreScore, Score], 3, taint_toleration::build),
-    row(node_affinity::NAME, FILTER_AND_SCORE, 2, node_affinity::build),
-    row(node_ports::NAME, &[PreFilter, Filter], 0, node_ports::build),
-    row(node_resources_fit::NAME, FILTER_AND_SCORE, 1, node_resources_fit::build),
-    row(spread::NAME, FILTER_AND_SCORE, 2, spread::build),
-    row(inter_pod::NAME, FILTER_AND_SCORE, 2, inter_pod::build),
-    row(marker::DEFAULT_PREEMPTION, &[PreEnqueue, PostFilter], 0, marker::preemption),
-    row(balanced_allocation::NAME, &[PreScore, Score], 1, balanced_allocation::build),
-    row(image_locality::NAME, &[Score], 1, image_locality::build),
-    row(marker::DEFAULT_BINDER, &[Bind], 0, marker::binder),
-    added(load_aware::NAME, &[Filter, Score, Reserve], 1, load_aware::build),
+    Row {
+        name: scheduling_gates::NAME,
+        points: &[PreEnqueue],
+        weight: 0,
+        wakes: Interest::Only(&[Wake::new(OwnPod, Actions::POD_GATES_ELIMINATED)]),
+        is_default: true,
+        build: scheduling_gates::build,
+    },
+    Row {
+        name: marker::PRIORITY_SORT,
+        points: &[QueueSort],
+        weight: 0,
+        wakes: Interest::Only(&[]),
+        is_default: true,
+        build: marker::sort,
+    },
+    Row {
+        name: node_unschedulable::NAME,
+        points: &[Filter],
+        weight: 0,
+        wakes: TAINTS,
+        is_default: true,
+        build: node_unschedulable::build,
+    },
+    Row {
+        name: node_name::NAME,
+        points: &[Filter],
+        weight: 0,
+        wakes: Interest::Only(&[Wake::new(Node, Actions::ADD)]),
+        is_default: true,
+        build: node_name::build,
+    },
+    Row {
+        name: taint_toleration::NAME,
+        points: &[Filter, PreScore, Score],
+        weight: 3,
+        wakes: TAINTS,
+        is_default: true,
+        build: taint_toleration::build,
+    },
+    Row {
+        name: node_affinity::NAME,
+        points: FILTER_AND_SCORE,
+        weight: 2,
+        wakes: Interest::Only(&[Wake::new(Node, Actions::ADD.or(Actions::NODE_LABEL))]),
+        is_default: true,
+        build: node_affinity::build,
+    },
+    Row {
+        name: node_ports::NAME,
+        points: &[PreFilter, Filter],
+        weight: 0,
+        wakes: Interest::Only(&[Wake::new(Pod, Actions::DELETE), Wake::new(Node, Actions::ADD)]),
+        is_default: true,
+        build: node_ports::build,
+    },
+    Row {
+        name: node_resources_fit::NAME,
+        points: FILTER_AND_SCORE,
+        weight: 1,
+        wakes: Interest::Only(&[
+            Wake::new(Pod, Actions::DELETE.or(Actions::POD_SCALE_DOWN)),
+            Wake::new(OwnPod, Actions::POD_SCALE_DOWN),
+            Wake::new(Node, Actions::ADD.or(Actions::NODE_ALLOCATABLE)),
+        ]),
+        is_default: true,
+        build: node_resources_fit::build,
+    },
+    Row {
+        name: spread::NAME,
+        points: FILTER_AND_SCORE,
+        weight: 2,
+        wakes: Interest::Every,
+        is_default: true,
+        build: spread::build,
+    },
+    Row {
+        name: inter_pod::NAME,
+        points: FILTER_AND_SCORE,
+        weight: 2,
+        wakes: Interest::Every,
+        is_default: true,
+        build: inter_pod::build,
+    },
+    Row {
+        name: DEFAULT_PREEMPTION,
+        points: &[PreEnqueue, PostFilter],
+        weight: 0,
+        wakes: Interest::Only(&[Wake::new(Pod, Actions::DELETE)]),
+        is_default: true,
+        build: marker::preemption,
+    },
+    Row {
+        name: balanced_allocation::NAME,
+        points: &[PreScore, Score],
+        weight: 1,
+        wakes: Interest::Only(&[]),
+        is_default: true,
+        build: balanced_allocation::build,
+    },
+    Row {
+        name: image_locality::NAME,
+        points: &[Score],
+        weight: 1,
+        wakes: Interest::Only(&[]),
+        is_default: true,
+        build: image_locality::build,
+    },
+    Row {
+        name: marker::DEFAULT_BINDER,
+        points: &[Bind],
+        weight: 0,
+        wakes: Interest::Only(&[]),
+        is_default: true,
+        build: marker::binder,
+    },
+    added(load_aware::NAME, &[Filter, Score, Reserve], 1, LOAD, load_aware::build),
     added(
         numa_resource::NAME,
         &[PreFilter, Filter, PreScore, Score, Reserve, PreBind],
         1,
+        NUMA,
         numa_resource::build,
     ),
-    added(fit_plus::NAME, &[PreScore, Score], 1, fit_plus::build),
-    added(scarce_resources::NAME, &[PreScore, Score], 1, scarce_resources::build),
-    added(scheduling_hint::NAME, &[PreFilter], 0, scheduling_hint::build),
-    added(marker::DEFAULT_PRE_BIND, &[PreBind], 0, marker::pre_bind),
+    added(fit_plus::NAME, &[PreScore, Score], 1, NOTHING, fit_plus::build),
+    added(scarce_resources::NAME, &[PreScore, Score], 1, NOTHING, scarce_resources::build),
+    added(scheduling_hint::NAME, &[PreFilter], 0, HINTS, scheduling_hint::build),
+    added(marker::DEFAULT_PRE_BIND, &[PreBind], 0, NOTHING, marker::pre_bind),
 ];
+
+const TAINTS: Interest = Interest::Only(&[
+    Wake::new(Node, Actions::ADD.or(Actions::NODE_TAINT)),
+    Wake::new(OwnPod, Actions::POD_TOLERATION),
+]);
 
 const FILTER_AND_SCORE: &[Point] = &[PreFilter, Filter, PreScore, Score];
 
-/// A plugin of Kubernetes' default set.
-const fn row(name: &'static str, points: &'static [Point], weight: i64, build: Build) -> Row {
-    Row { name, points, weight, is_default: true, build }
+/// The number by which the queue knows a plugin: its row.
+pub fn id(name: &str) -> Option<PluginId> {
+    PluginId::new(TABLE.iter().position(|row| row.name == name)?)
 }
 
 /// A plugin that runs where a configuration enables it.
-const fn added(name: &'static str, points: &'static [Point], weight: i64, build: Build) -> Row {
-    Row { is_default: false, ..row(name, points, weight, build) }
+const fn added(
+    name: &'static str,
+    points: &'static [Point],
+    weight: i64,
+    wakes: Interest,
+    build: Build,
+) -> Row {
+    Row { name, points, weight, wakes, is_default: false, build }
 }
+
+/// It rejects nobody.
+const NOTHING: Interest = Interest::Only(&[]);
+
+const LOAD: Interest = Interest::Only(&[
+    Wake::new(Pod, Actions::DELETE),
+    Wake::new(NodeMetric, Actions::ALL),
+    Wake::new(Node, Actions::ADD.or(Actions::NODE_ANNOTATION).or(Actions::NODE_ALLOCATABLE)),
+]);
+
+const NUMA: Interest = Interest::Only(&[
+    Wake::new(Pod, Actions::DELETE),
+    Wake::new(OwnPod, Actions::UPDATE),
+    Wake::new(NodeResourceTopology, Actions::ALL),
+    Wake::new(
+        Node,
+        Actions::ADD
+            .or(Actions::NODE_LABEL)
+            .or(Actions::NODE_ANNOTATION)
+            .or(Actions::NODE_ALLOCATABLE),
+    ),
+]);
+
+const HINTS: Interest =
+    Interest::Only(&[Wake::new(Node, Actions::ADD), Wake::new(OwnPod, Actions::UPDATE)]);
 
 pub fn find(name: &str) -> Option<&'static Row> {
     TABLE.iter().find(|row| row.name == name)

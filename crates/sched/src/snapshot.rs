@@ -8,6 +8,7 @@
 //! Applying the same object twice changes nothing. A dry run ([`Snapshot::lift`],
 //! [`Snapshot::drop_on`]) changes the columns without logging and must undo itself.
 
+mod check;
 mod company;
 mod extras;
 mod log;
@@ -96,6 +97,11 @@ impl Snapshot {
     pub fn node_by_name(&self, name: Symbol) -> Option<NodeIx> {
         let node = *self.by_name.get(&name)?;
         self.node(node).map(|_| node)
+    }
+
+    /// The slot of a name, node or not.
+    pub fn slot_named(&self, name: Symbol) -> Option<NodeIx> {
+        self.by_name.get(&name).copied()
     }
 
     pub fn find_node(&self, name: &str) -> Option<NodeIx> {

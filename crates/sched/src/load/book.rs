@@ -306,13 +306,21 @@ impl Book {
         page.sums.count(page.report.as_deref(), &gone, -1);
     }
 
-    /// More is known of when things happened to a pod on a node.
-    pub fn set_times(&mut self, at: NodeIx, pod: PodIx, times: Times) {
-        let Some(page) = self.pages.get_mut(at.index()) else { return };
-        let Some(found) = page.pods.iter_mut().find(|own| own.pod == pod) else { return };
-        page.sums.count(page.report.as_deref(), found, -1);
-        found.times = times;
-        page.sums.count(page.report.as_deref(), found, 1);
+    /// More is known of when things happened to a pod on a node. Says whether the sums differ.
+    pub fn set_times(&mut self, at: NodeIx, pod: PodIx, times: Times) -> bool {
+        let Some(page) = self.pages.get_mut(at.index()) else { return false };
+        let Some(found) = page.pods.iter_mut().find(|own| own.pod == pod) else { return false };
+        let report = page.report.as_deref();
+        let was_early = found.is_early(report);
+        let before = std::mem::replace(&mut found.times, times);
+        let is_changed = found.is_early(report) != was_early;
+        if is_changed {
+            let now = std::mem::replace(&mut found.times, before);
+            page.sums.count(report, found, -1);
+            found.times = now;
+            page.sums.count(report, found, 1);
+        }
+        is_changed
     }
 
     /// Sums that are not what their pods add up to.

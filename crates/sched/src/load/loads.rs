@@ -148,8 +148,13 @@ impl Loads {
         }
         seat.times = times;
         if let Some(at) = seat.at {
-            self.books.iter_mut().for_each(|book| book.set_times(at, index, times));
-            self.dirty.push(at);
+            let mut is_changed = false;
+            for book in &mut self.books {
+                is_changed |= book.set_times(at, index, times);
+            }
+            if is_changed {
+                self.dirty.push(at);
+            }
         }
     }
 

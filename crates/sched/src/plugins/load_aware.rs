@@ -9,7 +9,11 @@ use serde_json::Value;
 
 use super::{ArgsError, read_args};
 use crate::load::{self, Args, BookIx, Estimate, Page, Refusal, Settings};
-use crate::plugin::{self, Context, Filtering, Normalise, Plugin, Prepared, Reads, Scoring, Work};
+use crate::model::Class;
+use crate::plugin::{
+    self, Context, Event, Filtering, Normalise, Plugin, Prepared, Reads, Scoring, Subject, Work,
+};
+use crate::queue::Hint;
 use crate::snapshot::{NodeIx, PodIx, Snapshot};
 use crate::verdict::Verdict;
 
@@ -59,6 +63,13 @@ impl Plugin for LoadAware {
         let filter = if is_daemon { Filtering::Skip } else { Filtering::Run(Reads::Usage) };
         let score = Scoring::Run(Reads::Usage, Normalise::None);
         Prepared { filter, score, work: Some(Box::new(work)), ..Prepared::default() }
+    }
+
+    /// A report concerns its own node: does the pod pass there now?
+    fn hint(&self, snapshot: &Snapshot, class: &Class, event: &Event) -> Hint {
+        let Some(Subject::Report(node)) = event.subject else { return Hint::Queue };
+        let work = self.prepare(Context { snapshot, class }).work;
+        Hint::queue_if(work.is_none_or(|work| work.filter(snapshot, node).is_ok()))
     }
 
     fn reserve(

@@ -9,8 +9,11 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{ArgsError, read_args};
-use crate::model;
-use crate::plugin::{Context, Epoch, Filtering, Normalise, Plugin, Prepared, Reads, Scoring, Work};
+use crate::model::{self, Class, Node};
+use crate::plugin::{
+    Context, Epoch, Event, Filtering, Normalise, Plugin, Prepared, Reads, Scoring, Subject, Work,
+};
+use crate::queue::Hint;
 use crate::read::Reader;
 use crate::snapshot::{NodeIx, Snapshot};
 use crate::verdict::{Code, Verdict};
@@ -61,6 +64,16 @@ impl Plugin for NodeAffinity {
         prepared.work = Some(Box::new(Wanted { own: own.clone(), added: self.added.clone() }));
         prepared
     }
+
+    fn hint(&self, snapshot: &Snapshot, class: &Class, event: &Event) -> Hint {
+        let Some(Subject::Node { before, after: Some(after) }) = &event.subject else {
+            return Hint::Queue;
+        };
+        let wanted = Wanted { own: class.node_affinity.clone(), added: self.added.clone() };
+        let fits = |node: &Node| wanted.judge(node, snapshot).is_ok();
+        // A node that matched before did not fail for its labels.
+        Hint::queue_if(fits(after) && !before.as_deref().is_some_and(fits))
+    }
 }
 
 /// The names that the terms allow together, when every one of them pins some.
@@ -85,9 +98,8 @@ struct Wanted {
 const OWN: u32 = 0;
 const ADDED: u32 = 1;
 
-impl Work for Wanted {
-    fn filter(&self, snapshot: &Snapshot, node: NodeIx) -> Verdict {
-        let Some(node) = snapshot.node(node) else { return Verdict::OK };
+impl Wanted {
+    fn judge(&self, node: &Node, snapshot: &Snapshot) -> Verdict {
         let selects = |selector: &model::NodeSelector| {
             selector.matches(node.name, &node.labels, &snapshot.names)
         };
@@ -100,6 +112,12 @@ impl Work for Wanted {
             return Verdict::unresolvable(OWN);
         }
         Verdict::OK
+    }
+}
+
+impl Work for Wanted {
+    fn filter(&self, snapshot: &Snapshot, node: NodeIx) -> Verdict {
+        snapshot.node(node).map_or(Verdict::OK, |node| self.judge(node, snapshot))
     }
 
     fn reason(&self, bit: u32) -> Cow<'_, str> {

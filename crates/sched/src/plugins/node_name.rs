@@ -5,8 +5,9 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::ArgsError;
-use crate::model::Symbol;
-use crate::plugin::{Context, Plugin, Prepared, Reads, Work};
+use crate::model::{Class, Symbol};
+use crate::plugin::{Context, Event, Plugin, Prepared, Reads, Subject, Work};
+use crate::queue::Hint;
 use crate::snapshot::{NodeIx, Snapshot};
 use crate::verdict::Verdict;
 
@@ -28,6 +29,15 @@ impl Plugin for NodeName {
         match context.class.node_name {
             Some(name) => Prepared::filter(Reads::Node, Named(name)),
             None => Prepared::skip(),
+        }
+    }
+
+    fn hint(&self, _: &Snapshot, class: &Class, event: &Event) -> Hint {
+        match &event.subject {
+            Some(Subject::Node { after: Some(after), .. }) => {
+                Hint::queue_if(class.node_name.is_none_or(|name| name == after.name))
+            }
+            _ => Hint::Queue,
         }
     }
 }

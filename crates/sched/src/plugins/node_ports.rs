@@ -5,8 +5,9 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::ArgsError;
-use crate::model::HostPort;
-use crate::plugin::{Context, Plugin, Prepared, Reads, Work};
+use crate::model::{Class, HostPort};
+use crate::plugin::{Context, Event, Plugin, Prepared, Reads, Subject, Work};
+use crate::queue::Hint;
 use crate::snapshot::{NodeIx, Snapshot};
 use crate::verdict::Verdict;
 
@@ -29,6 +30,14 @@ impl Plugin for NodePorts {
             return Prepared::skip();
         }
         Prepared::filter(Reads::Usage, Ports(context.class.host_ports.clone()))
+    }
+
+    fn hint(&self, _: &Snapshot, class: &Class, event: &Event) -> Hint {
+        let Some(Subject::Pod { before: Some(gone), .. }) = &event.subject else {
+            return Hint::Queue;
+        };
+        let mut ports = class.host_ports.iter();
+        Hint::queue_if(ports.any(|port| gone.host_ports.iter().any(|one| port.conflicts(*one))))
     }
 }
 

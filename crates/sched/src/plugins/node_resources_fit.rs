@@ -10,8 +10,9 @@ use serde_json::Value;
 
 use super::allocation::{Load, ShapePoint, Strategy};
 use super::{ArgsError, read_args};
-use crate::model::{ResourceId, Template};
-use crate::plugin::{Context, Normalise, Plugin, Prepared, Reads, Work};
+use crate::model::{Class, ResourceId, Template};
+use crate::plugin::{Context, Event, Normalise, Plugin, Prepared, Reads, Subject, Work};
+use crate::queue::Hint;
 use crate::snapshot::{NodeIx, Snapshot};
 use crate::verdict::{Code, Verdict};
 
@@ -155,6 +156,23 @@ impl Plugin for NodeResourcesFit {
             shares: shares(&self.resources, context.class),
         };
         Prepared::both(Reads::Usage, Normalise::None, work)
+    }
+
+    fn hint(&self, snapshot: &Snapshot, class: &Class, event: &Event) -> Hint {
+        let Some(Subject::Node { before, after: Some(after) }) = &event.subject else {
+            return Hint::Queue;
+        };
+        let resources = &snapshot.resources;
+        let mut wanted = class
+            .requests
+            .iter()
+            .filter(|(id, _)| !id.is_scalar() || !self.ignores(resources.name(*id)));
+        let fits_empty = wanted.all(|(id, amount)| amount <= after.allocatable.get(id));
+        let has_more = before.as_ref().is_none_or(|before| {
+            let grows = |id| after.allocatable.get(id) > before.allocatable.get(id);
+            after.max_pods > before.max_pods || class.requests.iter().any(|(id, _)| grows(id))
+        });
+        Hint::queue_if(fits_empty && has_more)
     }
 }
 

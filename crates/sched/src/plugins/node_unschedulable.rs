@@ -5,8 +5,9 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::ArgsError;
-use crate::model::{Effect, Taint};
-use crate::plugin::{Context, Plugin, Prepared, Reads, Work};
+use crate::model::{Class, Effect, Taint};
+use crate::plugin::{Context, Event, Plugin, Prepared, Reads, Subject, Work};
+use crate::queue::Hint;
 use crate::snapshot::{NodeIx, Snapshot};
 use crate::verdict::Verdict;
 
@@ -35,6 +36,13 @@ impl Plugin for NodeUnschedulable {
             return Prepared::skip();
         }
         Prepared::filter(Reads::Node, Cordoned)
+    }
+
+    fn hint(&self, _: &Snapshot, _: &Class, event: &Event) -> Hint {
+        match &event.subject {
+            Some(Subject::Node { after: Some(after), .. }) => Hint::queue_if(!after.unschedulable),
+            _ => Hint::Queue,
+        }
     }
 }
 

@@ -19,7 +19,10 @@ use crate::model::{Class, Names, ResourceId, Resources};
 use crate::numa::{
     Allocation, Bind, Demand, Exclusive, Fill, Refusal, Rules, Scoring, Source, Totals,
 };
-use crate::plugin::{self, Context, Normalise, Patch, Plugin, Prepared, Reads, Work};
+use crate::plugin::{
+    self, Context, Event, Normalise, Patch, Plugin, Prepared, Reads, Subject, Work,
+};
+use crate::queue::Hint;
 use crate::snapshot::{NodeIx, PodIx, Snapshot};
 use crate::verdict::{Code, Verdict};
 
@@ -165,6 +168,13 @@ impl Plugin for NumaResource {
                 Prepared::both(Reads::Usage, Normalise::None, work)
             }
         }
+    }
+
+    /// A report concerns its own node: does the pod pass there now?
+    fn hint(&self, snapshot: &Snapshot, class: &Class, event: &Event) -> Hint {
+        let Some(Subject::Report(node)) = event.subject else { return Hint::Queue };
+        let work = self.prepare(Context { snapshot, class }).work;
+        Hint::queue_if(work.is_some_and(|work| work.filter(snapshot, node).is_ok()))
     }
 
     fn reserve(

@@ -6,8 +6,9 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::ArgsError;
-use crate::model::{Effect, Toleration};
-use crate::plugin::{Context, Normalise, Plugin, Prepared, Reads, Work};
+use crate::model::{Class, Effect, Taint, Toleration};
+use crate::plugin::{Context, Event, Normalise, Plugin, Prepared, Reads, Subject, Work};
+use crate::queue::Hint;
 use crate::snapshot::{NodeIx, Snapshot};
 use crate::verdict::Verdict;
 
@@ -35,6 +36,21 @@ impl Plugin for TaintToleration {
             Tolerated { all: context.class.tolerations.clone(), soft: soft.cloned().collect() };
         Prepared::both(Reads::Node, Normalise::Largest { reverse: true }, work)
     }
+
+    fn hint(&self, _: &Snapshot, class: &Class, event: &Event) -> Hint {
+        match &event.subject {
+            Some(Subject::Node { after: Some(after), .. }) => {
+                Hint::queue_if(tolerates_hard(&class.tolerations, &after.taints))
+            }
+            _ => Hint::Queue,
+        }
+    }
+}
+
+/// Every taint that keeps pods away is tolerated.
+fn tolerates_hard(tolerations: &[Toleration], taints: &[Taint]) -> bool {
+    let mut hard = taints.iter().filter(|taint| taint.effect != Effect::PreferNoSchedule);
+    hard.all(|taint| tolerations.iter().any(|one| one.tolerates(taint)))
 }
 
 #[derive(Debug)]
@@ -46,14 +62,10 @@ struct Tolerated {
 
 impl Work for Tolerated {
     fn filter(&self, snapshot: &Snapshot, node: NodeIx) -> Verdict {
-        let Some(node) = snapshot.node(node) else { return Verdict::OK };
-        let hard = node.taints.iter().filter(|taint| taint.effect != Effect::PreferNoSchedule);
-        for taint in hard {
-            if !self.all.iter().any(|one| one.tolerates(taint)) {
-                return Verdict::unresolvable(0);
-            }
+        match snapshot.node(node) {
+            Some(node) if !tolerates_hard(&self.all, &node.taints) => Verdict::unresolvable(0),
+            _ => Verdict::OK,
         }
-        Verdict::OK
     }
 
     fn reason(&self, _bit: u32) -> Cow<'_, str> {

@@ -16,13 +16,12 @@ use crate::model::{
 use crate::tie;
 use crate::time::Time;
 
-/// A pod object, read.
+/// What a pod does not share with its replicas.
 #[derive(Debug)]
 pub struct PodFacts {
     pub uid: Arc<str>,
     pub namespace: Symbol,
     pub name: Arc<str>,
-    pub template: Template,
     /// Orders equal nodes for pods like this one.
     pub tie: u64,
     pub node: Option<Symbol>,
@@ -36,7 +35,8 @@ pub struct PodFacts {
 }
 
 impl Reader<'_> {
-    pub fn pod(&mut self, pod: &wire::Pod) -> PodFacts {
+    /// A pod object: what is its own, and what it shares with its replicas.
+    pub fn pod(&mut self, pod: &wire::Pod) -> (PodFacts, Template) {
         let namespace_text = pod.metadata.namespace.as_deref().unwrap_or_default();
         let namespace = self.names.intern(namespace_text);
         let name: Arc<str> = pod.metadata.name.as_deref().unwrap_or_default().into();
@@ -50,10 +50,9 @@ impl Reader<'_> {
                 && one.status == "True"
                 && one.reason.as_deref() == Some("PreemptionByScheduler")
         });
-        PodFacts {
+        let facts = PodFacts {
             uid: pod.metadata.uid.as_deref().unwrap_or(&name).into(),
             tie: tie::of_pod(namespace_text, pod.metadata.labels.as_ref()),
-            template: self.template(pod, namespace),
             node: self.name(node),
             nominated: self.name(nominated),
             created: pod.metadata.creation_timestamp.as_ref().map_or(Time::ZERO, Time::from_wire),
@@ -63,7 +62,8 @@ impl Reader<'_> {
             is_finished: matches!(phase, Some("Succeeded" | "Failed")),
             namespace,
             name,
-        }
+        };
+        (facts, self.template(pod, namespace))
     }
 
     /// The symbol of a name, when there is one.

@@ -60,10 +60,4 @@ impl Log {
             self.first += 1;
         }
     }
-
-    /// Forgets the latest changes, which undid each other.
-    pub(super) fn rewind(&mut self, end: u64) {
-        let keep = usize::try_from(end.saturating_sub(self.first)).unwrap_or(0);
-        self.entries.truncate(keep);
-    }
 }

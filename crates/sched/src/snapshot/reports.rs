@@ -17,14 +17,16 @@ impl Snapshot {
         }
     }
 
-    /// The topology object of a node came, changed or went. The node need not be there yet.
-    pub fn set_topology(&mut self, node: &str, topology: Option<&NodeResourceTopology>) {
+    /// The topology object of a node came, changed or went. The node need not be there yet. Says
+    /// whether that makes a difference to a node that is.
+    pub fn set_topology(&mut self, node: &str, topology: Option<&NodeResourceTopology>) -> bool {
         let name = self.names.intern(node);
         let at = self.node_by_name(name);
         let is_changed = self.extras.numa.set_topology(name, topology, at, &mut self.resources);
         if let Some(at) = at.filter(|_| is_changed) {
             self.touch(at);
         }
+        is_changed
     }
 
     /// What `/apis/v1/plugins/LoadAwareScheduling/node/:nodeName` answers: one page for each

@@ -145,7 +145,11 @@ proptest! {
                     book.attach(NODE, pod);
                 }
                 1 if on.remove(&pod) => book.detach(NODE, PodIx(pod)),
-                2 => book.set_times(NODE, PodIx(pod), at(amount)),
+                2 => {
+                    let before = book.page(NODE).unwrap().sums.clone();
+                    let is_changed = book.set_times(NODE, PodIx(pod), at(amount));
+                    prop_assert!(is_changed || before == book.page(NODE).unwrap().sums);
+                }
                 3 => {
                     let metric = metric(amount, &[(pod, amount, is_prod), (pod + 1, 5, !is_prod)]);
                     book.set_metric(node, Some(&metric), Some(NODE), &mut names);
