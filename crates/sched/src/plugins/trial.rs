@@ -36,8 +36,8 @@ impl Trial {
     pub(super) fn pod(&mut self, object: &Value) -> PodIx {
         let object = serde_json::from_value(object.clone()).unwrap();
         let Snapshot { names, resources, .. } = &mut self.snapshot;
-        let facts = Reader { names, resources }.pod(&object);
-        let class = self.snapshot.classes.intern(facts.template, facts.tie);
+        let (facts, template) = Reader { names, resources }.pod(&object);
+        let class = self.snapshot.classes.intern(template, facts.tie);
         let index = self.snapshot.pods.insert(Pod {
             uid: facts.uid,
             namespace: facts.namespace,
