@@ -71,9 +71,8 @@ pub async fn follow(
         policy: MetricPolicy::default(),
         measured: None,
     };
-    let mut is_listed = false;
+    let mut is_listed = pods.has_changed().unwrap_or_default();
     loop {
-        is_listed |= pods.has_changed().unwrap_or_default();
         let is_answered = !matches!(*seen_slo.borrow(), Seen::Waiting);
         let expiry = settings.take_slo(&seen_slo.borrow_and_update(), Instant::now());
         settings.take_policy(&node_metric.borrow_and_update());
@@ -104,7 +103,7 @@ pub async fn follow(
             Ok(()) = node.changed() => {}
             Ok(()) = seen_slo.changed() => {}
             Ok(()) = node_metric.changed() => {}
-            Ok(()) = pods.changed() => {}
+            Ok(()) = pods.changed() => is_listed = true,
             () = sleep(expiry) => {}
         }
     }

@@ -7,12 +7,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
 
 use api::metadata::pod::{ResctrlConfig, ResctrlShare};
 use api::protocol::gate::AgentGate;
 use api::qos::{QosClass, StrategyClass};
 use api::strategy::ResctrlQos;
 use host::cgroup::{CgroupPath, Controller, Version};
+use host::fs::HostFs;
 use host::resctrl::{Group, Info, Resctrl, Resource as Part, Schemata};
 use host::{FileError, Reading};
 use qos::cache::{self, Vendor, Ways, bandwidth, ways};
@@ -31,7 +33,7 @@ const OF_POD: &str = "koordlet-";
 
 /// What is remembered from round to round.
 #[derive(Debug, Default)]
-pub struct Cache {
+pub(super) struct Cache {
     /// What was told already.
     told: BTreeSet<String>,
 }
@@ -55,7 +57,7 @@ struct Machine {
 
 impl Cache {
     /// Brings the groups where they should be; what they get, and why.
-    pub fn round(&mut self, facts: &Facts<'_>) -> Vec<Why> {
+    pub(super) fn round(&mut self, facts: &Facts<'_>) -> Vec<Why> {
         let Some(machine) = Machine::find(facts) else { return Vec::new() };
         let wanted = wanted(facts, &machine);
         for wanted in &wanted {
@@ -68,8 +70,8 @@ impl Cache {
     }
 
     /// Removes every group of ours.
-    pub fn give_back(&mut self, facts_fs: &std::sync::Arc<dyn host::fs::HostFs>) {
-        if let Reading::Value(resctrl) = Resctrl::find(facts_fs.clone()) {
+    pub(super) fn give_back(&mut self, fs: &Arc<dyn HostFs>) {
+        if let Reading::Value(resctrl) = Resctrl::find(fs.clone()) {
             self.remove_but(&resctrl, &BTreeSet::new());
         }
     }

@@ -193,6 +193,15 @@ impl Rig {
         self.rounds = start(&self.settings, &self.tree, &self.layout, &self.dir, &self.journal);
     }
 
+    /// Another hierarchy was mounted.
+    pub(super) fn find_tree_again(&mut self) {
+        self.tree = Tree::find(self.kernel.clone()).unwrap();
+        for qos in [KubeQos::Guaranteed, KubeQos::Burstable, KubeQos::BestEffort] {
+            self.tree.make(&self.layout.class(qos)).unwrap();
+        }
+        self.restart();
+    }
+
     pub(super) fn slo(&mut self, slo: Value) {
         self.slo = slo;
         self.scene = None;
