@@ -5,7 +5,6 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
 
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
@@ -17,12 +16,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tempfile::TempDir;
-pub(crate) use testkit::wait::{LIMIT, until};
-use tokio::time::sleep;
+pub(crate) use testkit::wait::until;
 
 pub(crate) const TIDEPOOL: &str = env!("CARGO_BIN_EXE_tidepool");
-
-pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// A running `tidepool up`; it and its pods are gone when the test ends.
 pub(crate) struct Up {

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use apiserver::http::{ApiServer, Options, router};
 use apiserver::store::{Limits, Store};
@@ -15,7 +15,6 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use testkit::wait::until;
 use tokio::sync::watch;
-use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 async fn cluster(count: u32) -> (Client, CancellationToken) {
