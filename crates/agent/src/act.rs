@@ -16,12 +16,15 @@
 //! | [`strategy`] | what does each strategy want of the kernel? |
 //! | [`rounds`], [`thread`] | who asks them, and how often? |
 //! | [`arbiter`], [`ledger`], [`place`] | how are wishes carried out and taken back? |
+//! | [`files`], [`cache`] | what is written besides control groups? |
 //! | [`reflex`] | what happens between two rounds? |
 //! | [`journal`], [`why`] | what was decided, and why? |
 //! | [`switch`] | who may turn all this off? |
 
 mod arbiter;
+mod cache;
 pub mod facts;
+mod files;
 pub mod journal;
 mod ledger;
 mod place;
@@ -35,6 +38,7 @@ mod why;
 
 pub use self::arbiter::{Arbiter, Change, Outcome, Wish};
 pub use self::facts::{Facts, Kernel, Settings};
+pub use self::files::{File, FileWish, Files};
 pub use self::journal::Journal;
 pub use self::ledger::{Ledger, LedgerError};
 pub use self::place::Place;

@@ -133,10 +133,11 @@ impl Config {
         }
     }
 
-    /// Keeps nothing on disk: what was learned goes with the process.
+    /// What was learned goes with the process. What was changed on the machine stays on disk: it
+    /// outlives the process, and somebody has to know how it was.
     #[must_use]
     pub fn without_files(self) -> Self {
         let predict = PredictSettings { checkpoint_dir: None, ..self.predict };
-        Self { predict, lock: None, ..self }
+        Self { predict, ..self }
     }
 }

@@ -72,9 +72,8 @@ pub async fn follow(
         policy: MetricPolicy::default(),
         measured: None,
     };
-    let mut is_listed = false;
+    let mut is_listed = pods.has_changed().unwrap_or_default();
     loop {
-        is_listed |= pods.has_changed().unwrap_or_default();
         let is_answered = !matches!(*seen_slo.borrow(), Seen::Waiting);
         let expiry = settings.take_slo(&seen_slo.borrow_and_update(), Instant::now());
         settings.take_policy(&node_metric.borrow_and_update());
@@ -105,7 +104,6 @@ pub async fn follow(
             Ok(()) = node.changed() => {}
             Ok(()) = seen_slo.changed() => {}
             Ok(()) = node_metric.changed() => {}
-            // This marks the list as seen, so that it counts as changed no more.
             Ok(()) = pods.changed() => is_listed = true,
             () = sleep(expiry) => {}
         }

@@ -1,10 +1,12 @@
-//! `tidepool explain`: where does a number come from?
+//! `tidepool explain`: where does a number come from, and why is a pod where it is?
 //!
-//! What a node lends: the objects are fetched and given to the very function the manager uses, so that
-//! what is explained is what happens. What it holds back: its agent is asked.
+//! What a node lends, and where a pod is: the objects are fetched and given to the very function the
+//! manager or the scheduler uses, so that what is explained is what happens. What a node holds back: its
+//! agent is asked.
 
 mod decisions;
 mod lines;
+mod pod;
 
 use std::collections::BTreeMap;
 
@@ -29,11 +31,11 @@ use self::decisions::Where;
 use crate::object::Cluster;
 use crate::{Outcome, output};
 
-/// Explain where a number comes from
+/// Explain where a number comes from, or why a pod is where it is
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Node(NodeArguments),
-    Pod(PodArguments),
+    Pod(pod::Arguments),
 }
 
 impl Command {
@@ -65,27 +67,6 @@ pub(crate) struct NodeArguments {
     #[command(flatten)]
     cluster: Cluster,
 }
-
-/// Explain what holds a pod back on its node
-#[derive(Debug, Args)]
-#[command(after_help = POD_EXAMPLES)]
-pub(crate) struct PodArguments {
-    /// Namespace and name of the pod
-    #[arg(value_name = "NAMESPACE/NAME")]
-    pod: String,
-    /// Print for programs
-    #[arg(short, long, value_enum)]
-    output: Option<output::Format>,
-    #[command(flatten)]
-    place: Where,
-    #[command(flatten)]
-    cluster: Cluster,
-}
-
-const POD_EXAMPLES: &str = "\
-Examples:
-  tidepool explain pod default/miner
-  tidepool explain pod default/miner -o json";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -125,6 +106,12 @@ struct Explanation {
     /// Why nothing is lent; absent when something is.
     #[serde(rename = "lendsNothing", skip_serializing_if = "Option::is_none")]
     lends_nothing: Option<String>,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fix: Option<&'static str>,
+    /// Age of the report that all of this rests on.
+    #[serde(rename = "measuredSecondsAgo", skip_serializing_if = "Option::is_none")]
+    measured_seconds_ago: Option<i64>,
     resources: Vec<Sum>,
     /// What the node shows now.
     shown: BTreeMap<&'static str, Option<i64>>,
@@ -181,23 +168,11 @@ impl NodeArguments {
         Ok(Explanation {
             node: self.name.clone(),
             lends_nothing: explain::standing(why.standing, &view),
+            fix: explain::way_out(why.standing),
+            measured_seconds_ago: found.measured().map(|at| now.duration_since(at).as_secs()),
             resources: sums.into_iter().flatten().collect(),
             shown: [(cpu, count(shown.cpu)), (memory, count(shown.memory))].into(),
         })
-    }
-}
-
-impl PodArguments {
-    async fn run(self) -> anyhow::Result<Outcome> {
-        let (namespace, name) = self.pod.split_once('/').with_context(|| {
-            format!("{}: a pod is named by NAMESPACE/NAME, such as default/{}", self.pod, self.pod)
-        })?;
-        let session = self.cluster.connect().await?;
-        match self.place.pod(&self.cluster, &session, namespace, name).await? {
-            Some(shown) => print(self.output, &shown)?,
-            None => output::print(&format!("{namespace}/{name}: it has no node yet\n"))?,
-        }
-        Ok(Outcome::Done)
     }
 }
 
@@ -223,6 +198,12 @@ impl Found {
             device: Api::all(client.clone()).get_opt(name).await?,
             config: configs.get_opt(config_map::SLO).await?,
         })
+    }
+
+    /// When the node's agent last reported.
+    fn measured(&self) -> Option<Timestamp> {
+        let status = self.metric.as_ref()?.status.as_ref()?;
+        status.update_time.as_ref().map(|time| time.0)
     }
 
     /// `None` when the co-location strategy is unavailable.
@@ -267,7 +248,7 @@ mod tests {
     fn typed(what: &str) -> NodeArguments {
         match Typed::parse_from(["explain", "node", "n1", what]).command {
             Command::Node(arguments) => arguments,
-            Command::Pod(_) => unreachable!("a node was asked for"),
+            Command::Pod(arguments) => panic!("{arguments:?}"),
         }
     }
 
@@ -335,6 +316,8 @@ n1: kubernetes.io/batch-memory is 86.4 of 256.0 GiB (bound by: what is left)
  -  72.0  requested above batch  2 pods, 1 not measured yet, 1 gone but reported; memoryCalculatePolicy = \"request\" (cluster)
  =  86.4  left
  =  86.4  lent                   the node shows nothing
+
+The node was measured 60s ago (NodeMetric n1).
 ";
         assert_eq!(lines::text(&explanation), want);
         let json = serde_json::to_value(&explanation).unwrap();
@@ -348,7 +331,7 @@ n1: kubernetes.io/batch-memory is 86.4 of 256.0 GiB (bound by: what is left)
         let found = found("2026-01-01T00:09:00Z");
         let text = lines::text(&typed("mid").explain(&found, now()).unwrap());
         assert!(text.starts_with("n1: kubernetes.io/mid-cpu is 14.2 of 64.0 CPUs"), "{text}");
-        assert!(text.contains("midUnallocatedPercent = 10 (cluster)"), "{text}");
+        assert!(text.contains("of 42.0 unallocated; midUnallocatedPercent = 10"), "{text}");
     }
 
     #[test]
@@ -359,6 +342,8 @@ n1 lends nothing: the last report is 1200 s old: degradeTimeMinutes = 15 (built-
 
 kubernetes.io/batch-cpu     the node shows 20.0 CPUs
 kubernetes.io/batch-memory  the node shows nothing
+
+fix: see whether the node's agent runs, and what it says
 ";
         assert_eq!(lines::text(&stale), want);
         let mut unusable = found("2026-01-01T00:09:00Z");

@@ -8,7 +8,7 @@
 //!   kubeconfig    for kubectl and for our own commands
 //!   node/         pods of this machine: their processes, logs and volumes
 //!   node-passing/ the same for `up --in-memory`
-//!   agent/        what the agent has learned of this machine
+//!   agent/        what the agent has learned of this machine, what it changed, where it serves
 //! ```
 
 use std::fs::{File, OpenOptions};
@@ -66,9 +66,9 @@ pub(crate) fn agent(dir: &Path) -> PathBuf {
     dir.join("agent")
 }
 
-/// Where the agent of a running cluster answers.
-pub(crate) fn agent_address(dir: &Path) -> PathBuf {
-    agent(dir).join("address")
+/// Where a running agent says where it serves, below its own directory.
+pub(crate) fn agent_address(agent_dir: &Path) -> PathBuf {
+    agent_dir.join("address")
 }
 
 pub(crate) fn kubeconfig(dir: &Path) -> PathBuf {

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!  store <── API <── loopback, TLS, token ──┬── kubectl
-//!                                           ├── controllers, manager with webhooks
+//!                                           ├── controllers, scheduler, manager with webhooks
 //!                                           ├── node: runs pods as processes
-//!                                           ├── agent: measures them
+//!                                           ├── agent: measures them, and protects the online ones
 //!                                           └── hollow nodes
 //! ```
 //!
@@ -20,17 +20,18 @@ mod progress;
 mod welcome;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ::api::protocol::gate::AgentGate;
 use anyhow::Context;
 use apiserver::store::{Limits, Store};
 use clap::Args;
+use cluster::controllers;
 use cluster::hollow::{self, HollowConfig};
 use cluster::node::{self, Logs, NodeConfig, Shim};
-use cluster::{controllers, controllers::Settings};
 use control::manager::{Manager, ManagerError};
+use control::scheduler;
 use control::webhook::Readiness;
 use futures_util::{FutureExt, TryFutureExt};
 use host::cgroup::Tree;
@@ -77,6 +78,9 @@ pub(crate) struct Arguments {
     /// Control group around all pods; one for each cluster that runs on this machine
     #[arg(long, value_name = "NAME", default_value = "tidepool")]
     cgroup_root: NodeName,
+    /// Stop when standard input ends, as with Ctrl-C
+    #[arg(long, hide = true)]
+    end_with_input: bool,
 }
 
 const EXAMPLES: &str = "\
@@ -95,6 +99,7 @@ struct Plan {
     node: String,
     hollow: u32,
     cgroup_root: String,
+    end_with_input: bool,
 }
 
 impl Arguments {
@@ -110,6 +115,7 @@ impl Arguments {
             node: name.into(),
             hollow: self.hollow,
             cgroup_root: self.cgroup_root.into(),
+            end_with_input: self.end_with_input,
         };
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         runtime.block_on(plan.run())
@@ -117,23 +123,30 @@ impl Arguments {
 }
 
 /// Resolves when the user or the system wants an end.
-struct Signals {
+pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
 }
 
 impl Signals {
-    fn new() -> anyhow::Result<Self> {
+    pub(crate) fn new() -> anyhow::Result<Self> {
         let interrupt = signal(SignalKind::interrupt())?;
         Ok(Self { interrupt, terminate: signal(SignalKind::terminate())? })
     }
 
-    async fn received(&mut self) {
+    pub(crate) async fn received(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
         }
     }
+}
+
+/// Resolves when whoever started this process is gone.
+async fn input_ended() {
+    let mut input = tokio::io::stdin();
+    // An input that cannot be read has ended, too.
+    let _ = tokio::io::copy(&mut input, &mut tokio::io::sink()).await;
 }
 
 /// Tells when the parts that take a moment are there.
@@ -158,6 +171,7 @@ impl Plan {
             result = self.serve(&access, &mut components, &progress) => result,
             error = api.failure() => Err(error),
             () = signals.received() => Ok(()),
+            () = input_ended(), if self.end_with_input => Ok(()),
         };
 
         progress.step("stopping");
@@ -204,8 +218,9 @@ impl Plan {
         let config = self.node_config();
         let fleet = HollowConfig::new(self.hollow);
         let client = || client.clone();
-        components.start("controllers", |token| {
-            controllers::run_with(client(), Settings::default(), token).err_into()
+        components.start("controllers", |token| controllers::run(client(), token).err_into());
+        components.start("scheduler", |token| {
+            scheduler::run(client(), scheduler::Options::on_one_machine(), token).err_into()
         });
         components.start("node", |token| node::run(config, client(), registered, token).err_into());
         if self.hollow > 0 {
@@ -229,30 +244,20 @@ impl Plan {
             return None;
         }
         let dir = state::agent(&self.dir);
-        let mut config =
-            agent::Config::one_machine(self.node.clone(), host, &self.cgroup_root, dir);
+        let listener = agent_listener(&dir)
+            .inspect_err(|error| warn!(%error, "the agent's decisions are not served"));
+        let mut config = agent::Config {
+            listener: listener.ok(),
+            ..agent::Config::one_machine(self.node.clone(), host, &self.cgroup_root, dir)
+        };
         // As the reference's chart has it; the NodeSLO decides whether anybody is evicted.
         for gate in [AgentGate::BECPUEvict, AgentGate::BEMemoryEvict] {
             config.gates.set(gate, true);
-        }
-        match self.agent_listener() {
-            Ok(listener) => config.listener = Some(listener),
-            Err(error) => warn!(%error, "`tidepool explain` will not find the agent"),
         }
         Some(match self.in_memory {
             true => config.without_files(),
             false => config,
         })
-    }
-
-    /// A port of the loopback for the agent, and its number where `tidepool explain` looks.
-    fn agent_listener(&self) -> std::io::Result<TcpListener> {
-        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        listener.set_nonblocking(true)?;
-        let file = state::agent_address(&self.dir);
-        std::fs::create_dir_all(state::agent(&self.dir))?;
-        std::fs::write(file, listener.local_addr()?.to_string())?;
-        TcpListener::from_std(listener)
     }
 
     fn node_config(&self) -> NodeConfig {
@@ -281,6 +286,15 @@ impl Plan {
             format!("cannot use {}; name another place with --state-dir", self.dir.display())
         })
     }
+}
+
+/// Where the agent serves its metrics and decisions; the address is kept beside its other files.
+fn agent_listener(dir: &Path) -> std::io::Result<TcpListener> {
+    let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    listener.set_nonblocking(true)?;
+    std::fs::create_dir_all(dir)?;
+    std::fs::write(state::agent_address(dir), format!("{}\n", listener.local_addr()?))?;
+    TcpListener::from_std(listener)
 }
 
 /// Runs the manager, and says when its webhooks can be waited for.

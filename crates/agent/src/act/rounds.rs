@@ -22,7 +22,9 @@ use qos::frame;
 use tracing::{debug, info, warn};
 use units::{MilliCpu, Percent, Rounding};
 
+use super::cache::Cache;
 use super::facts::{Facts, Kernel, Settings};
+use super::files::{FileChange, Files};
 use super::journal::{Journal, Noted, Switch};
 use super::reflex::{Grant, IDLE_TICK, Reflex};
 use super::strategy::{self, Memory};
@@ -41,6 +43,9 @@ const FLOOR: MilliCpu = MilliCpu(2_000);
 
 /// Owner of the frame around best-effort.
 const FRAME: &str = "frame";
+
+/// The strategy that divides the cache, which has groups of its own to write to.
+const CACHE: &str = "cache";
 
 /// What a round looks at, besides what the rounds know themselves.
 #[derive(Debug, Clone)]
@@ -105,6 +110,24 @@ const TURNS: &[Turn] = &[
         is_slow: true,
         decide: |facts, _| Some(strategy::memory::decide(facts)),
     },
+    Turn {
+        name: "block",
+        gate: AgentGate::BlkIOReconcile,
+        is_slow: true,
+        decide: |facts, _| strategy::block::decide(facts),
+    },
+    Turn {
+        name: "system",
+        gate: AgentGate::SystemConfig,
+        is_slow: true,
+        decide: |facts, _| Some(strategy::system::decide(facts)),
+    },
+    Turn {
+        name: "oom",
+        gate: AgentGate::OOMScoreAdj,
+        is_slow: true,
+        decide: |facts, _| Some(strategy::oom::decide(facts)),
+    },
 ];
 
 /// All strategies of one node, and the only writer.
@@ -115,6 +138,8 @@ pub struct Rounds {
     layout: Layout,
     kernel: Option<Kernel>,
     arbiter: Arbiter,
+    files: Files,
+    cache: Cache,
     memory: Memory,
     reflex: Option<Reflex>,
     grant: Option<Grant>,
@@ -137,11 +162,14 @@ impl Rounds {
         tree: Tree,
         layout: Layout,
         ledger: Ledger,
+        files: Files,
         journal: Journal,
         audit: Audit,
     ) -> Self {
         Self {
             arbiter: Arbiter::new(tree.clone(), ledger),
+            files,
+            cache: Cache::default(),
             settings,
             tree,
             layout,
@@ -168,7 +196,12 @@ impl Rounds {
 
     /// Whether every file is as it was found.
     pub fn is_clean(&self) -> bool {
-        self.arbiter.is_clean()
+        self.held() == 0
+    }
+
+    /// How many files are not as they were found.
+    fn held(&self) -> usize {
+        self.arbiter.held().len().saturating_add(self.files.held())
     }
 
     /// Why places are as they are.
@@ -197,7 +230,7 @@ impl Rounds {
         self.reflex(now, inputs);
         self.settle(now, at);
         if self.next_round == now.saturating_add(self.settings.interval) {
-            let dirty = self.arbiter.held().len();
+            let dirty = self.held();
             self.journal.switched(Switch { is_on: true, off_by: None, dirty });
         }
     }
@@ -207,15 +240,17 @@ impl Rounds {
         if !std::mem::replace(&mut self.is_off, true) {
             info!(by, "giving every kernel file back");
             self.arbiter.withdraw_all();
+            self.files.withdraw_all();
+            self.cache.give_back(&self.tree.shared_fs());
             self.memory = Memory::default();
             (self.reflex, self.grant) = (None, None);
             for turn in TURNS {
                 self.journal.decided(turn.name, Vec::new(), at);
             }
-            self.journal.decided(FRAME, Vec::new(), at);
+            self.journal.decided(CACHE, Vec::new(), at);
         }
         self.settle(now, at);
-        let dirty = self.arbiter.held().len();
+        let dirty = self.held();
         self.journal.switched(Switch { is_on: false, off_by: Some(by.to_owned()), dirty });
     }
 
@@ -256,7 +291,12 @@ impl Rounds {
                 self.limited = limited(&decision.wishes, &facts.tier());
             }
             self.arbiter.post(turn.name, decision.wishes, None);
+            self.files.post(turn.name, decision.files);
             self.journal.decided(turn.name, decision.whys, at);
+        }
+        if is_slow_due {
+            let whys = self.cache.round(&facts);
+            self.journal.decided(CACHE, whys, at);
         }
         self.follow_suppression(inputs);
     }
@@ -319,6 +359,35 @@ impl Rounds {
         for change in self.arbiter.settle(now) {
             self.tell(&change, at);
         }
+        for change in self.files.settle(now) {
+            self.tell_file(&change, at);
+        }
+    }
+
+    fn tell_file(&self, change: &FileChange, at: Timestamp) {
+        let place = match &change.file.word {
+            Some(word) => format!("{}:{word}", change.file.path.display()),
+            None => change.file.path.display().to_string(),
+        };
+        let outcome = match &change.error {
+            Some(error) => {
+                warn!(path = place, value = change.new, error, "cannot set");
+                "refused"
+            }
+            None => "written",
+        };
+        let new = change.error.as_ref().unwrap_or(&change.new);
+        let message = format!("{outcome}: {} -> {new}: {}", change.old, change.why);
+        self.audit.record(Record { name: place.clone(), ..Record::node(at, 3, "system", message) });
+        self.journal.note(Noted {
+            at,
+            place,
+            owner: None,
+            outcome: outcome.to_owned(),
+            old: change.old.clone(),
+            new: new.clone(),
+            why: change.why.clone(),
+        });
     }
 
     /// Every change is noted; what needs somebody's eye is said once.

@@ -14,14 +14,19 @@
 //! | [`normalize`] | `CPUNormalization` | quotas that do the same work on faster cores |
 //! | [`memory`] | `CgroupReconcile` | protection and brakes of memory |
 //! | [`block`] | `BlkIOReconcile` | limits and weights of disks |
+//! | [`system`] | `SystemConfig` | sysctls and switches of the whole node |
+//! | [`oom`] | `OOMScoreAdj` | who is killed first when memory runs out |
 
 pub mod batch;
 pub mod bind;
+pub mod block;
 pub mod burst;
 pub mod identity;
 pub mod memory;
 pub mod normalize;
+pub mod oom;
 pub mod suppress;
+pub mod system;
 
 use host::cgroup::{CgroupPath, Knob};
 use qos::claim::{Bound, Rank, Value};

@@ -14,21 +14,24 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use host::Reading;
 use host::cgroup::Tree;
+use host::fs::HostFs;
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
 use super::ledger::{self, Entry};
-use super::{Arbiter, Ledger, LedgerError, Place, Scene};
+use super::{Arbiter, Files, Ledger, LedgerError, Place, Scene};
 
 /// Turns acting off while it exists.
 const OFF: &str = "off";
 
 /// What was in files before us.
 const LEDGER: &str = "ledger";
+const FILES: &str = "files";
 
 /// Which boot of the machine the ledger is about: control groups do not outlive it.
 const BOOT: &str = "boot";
@@ -99,15 +102,22 @@ pub fn open_ledger(dir: &Path) -> Result<Ledger, SwitchError> {
     let boot = fs::read_to_string(BOOT_ID).unwrap_or_default();
     let (mark, path) = (dir.join(BOOT), dir.join(LEDGER));
     if fs::read_to_string(&mark).ok().as_deref() != Some(&boot) {
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(failed(&path)(error));
+        for path in [&path, &dir.join(FILES)] {
+            match fs::remove_file(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(failed(path)(error));
+                }
+                _ => {}
             }
-            _ => {}
         }
         fs::write(&mark, &boot).map_err(failed(&mark))?;
     }
     Ok(Ledger::open(&path)?)
+}
+
+/// Opens what was found in files that are no control groups. Call it after [`open_ledger`].
+pub fn open_files(dir: &Path, fs: Arc<dyn HostFs>) -> Files {
+    Files::open(fs, &dir.join(FILES))
 }
 
 /// Turns acting on; whether it was off.
@@ -150,9 +160,12 @@ pub fn turn_off(dir: &Path, tree: &Tree, lock: &Path, off: &Off) -> Result<Given
 pub fn give_back(dir: &Path, tree: &Tree, end: Instant) -> Result<(), SwitchError> {
     let start = Instant::now();
     let mut arbiter = Arbiter::new(tree.clone(), open_ledger(dir)?);
+    let mut files = open_files(dir, tree.shared_fs());
+    super::cache::Cache::default().give_back(&tree.shared_fs());
     loop {
         arbiter.settle(start.elapsed());
-        if arbiter.is_clean() || Instant::now() >= end {
+        files.settle(start.elapsed());
+        if arbiter.is_clean() && files.held() == 0 || Instant::now() >= end {
             return Ok(());
         }
         std::thread::sleep(Duration::from_millis(100));

@@ -2,5 +2,6 @@ mod bursts;
 mod chaos;
 mod four_classes;
 mod off;
+mod others;
 mod rig;
 mod wishes;

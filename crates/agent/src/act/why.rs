@@ -3,11 +3,14 @@
 use serde::{Deserialize, Serialize};
 
 use super::Wish;
+use super::files::FileWish;
 
 /// What a strategy wants, and why.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Decision {
     pub wishes: Vec<Wish>,
+    /// For files that are no control groups.
+    pub files: Vec<FileWish>,
     pub whys: Vec<Why>,
 }
 

@@ -387,8 +387,9 @@ impl Agent {
             ..act::Settings::default()
         };
         let (journal, audit) = (self.journal.clone(), self.audit.clone());
-        let rounds =
-            Rounds::new(settings, tree.clone(), self.layout.clone(), ledger, journal, audit);
+        let files = act::switch::open_files(&acting.dir, self.config.host.clone());
+        let layout = self.layout.clone();
+        let rounds = Rounds::new(settings, tree.clone(), layout, ledger, files, journal, audit);
         let watching = Watching {
             scene: self.scene.clone(),
             topology: self.topology.clone(),

@@ -17,7 +17,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
 use serde::Serialize;
 
-use crate::object::{Cluster, Session};
+use crate::object::Cluster;
 use crate::state;
 
 /// The agent's port on nodes of a cluster, as the reference's.
@@ -49,7 +49,7 @@ impl Where {
         let address = match &self.agent {
             Some(address) => Some(address.clone()),
             None => {
-                let left = cluster.own()?.map(|dir| state::agent_address(&dir));
+                let left = cluster.own()?.map(|dir| state::agent_address(&state::agent(&dir)));
                 let left = left.and_then(|file| std::fs::read_to_string(file).ok());
                 left.map(|text| text.trim().to_owned())
             }
@@ -100,10 +100,10 @@ impl Where {
     pub(super) async fn pod(
         &self,
         cluster: &Cluster,
-        session: &Session,
         namespace: &str,
         name: &str,
     ) -> anyhow::Result<Option<Shown>> {
+        let session = cluster.connect().await?;
         let pods: Api<Pod> = Api::namespaced(session.client().clone(), namespace);
         let pod = pods.get_opt(name).await?;
         let pod = pod.with_context(|| format!("there is no pod {namespace}/{name}"))?;

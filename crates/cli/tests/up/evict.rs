@@ -76,10 +76,12 @@ async fn a_hog_leaves_with_notice_and_what_replaces_it_is_left_in_peace() {
     let web = json!({"metadata": {"name": "web", "labels": {"app": "web", "koordinator.sh/qosClass": "LS"}},
         "spec": holding(60)});
     let web: Pod = create(&client, web).await;
+    let mut hog = holding(520);
+    hog["priorityClassName"] = json!("koord-batch");
     let labels = json!({"app": "hog", "koordinator.sh/qosClass": "BE"});
     let hogs = json!({"metadata": {"name": "hog"}, "spec": {"replicas": 1,
         "selector": {"matchLabels": {"app": "hog"}},
-        "template": {"metadata": {"labels": labels}, "spec": holding(520)}}});
+        "template": {"metadata": {"labels": labels}, "spec": hog}}});
     create::<ReplicaSet>(&client, hogs).await;
     let runs = |pods: &[Pod]| pods.len() == 1 && phase(&pods[0]) == "Running";
     let first = until_pods(&client, "app=hog", "the hog runs", runs).await.remove(0);

@@ -64,7 +64,7 @@ pub fn decide(facts: &Facts<'_>, memory: &mut Memory) -> Option<Decision> {
     let groups = Groups::walk(facts);
     if !is_on(facts) {
         *memory = Memory::default();
-        return Some(Decision { wishes: recover(facts, &groups), whys: Vec::new() });
+        return Some(Decision { wishes: recover(facts, &groups), ..Decision::default() });
     }
     let sum = sum(facts)?;
     memory.budget = Some(sum);
@@ -151,7 +151,7 @@ fn by_quota(facts: &Facts<'_>, memory: &mut Memory, groups: &Groups, sum: &Budge
         _ => "threshold",
     };
     let milli = MilliCpu(quota.map_or(0, |quota| quota.0 / 100));
-    Decision { wishes, whys: vec![explain(facts, sum, milli, bound_by)] }
+    Decision { wishes, whys: vec![explain(facts, sum, milli, bound_by)], ..Decision::default() }
 }
 
 fn by_cpus(
@@ -202,7 +202,11 @@ fn by_cpus(
         (_, false) => groups.all().map(narrow).collect(),
     };
     let milli = MilliCpu::from_cores(i64::try_from(count).unwrap_or(i64::MAX));
-    Some(Decision { wishes, whys: vec![explain(facts, sum, milli, bound_by)] })
+    Some(Decision {
+        wishes,
+        whys: vec![explain(facts, sum, milli, bound_by)],
+        ..Decision::default()
+    })
 }
 
 /// What best-effort runs on at this moment; `None` when nothing is said, which is everywhere.

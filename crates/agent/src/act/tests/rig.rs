@@ -20,7 +20,7 @@ use units::Bytes;
 
 use super::super::facts::Settings;
 use super::super::rounds::Inputs;
-use super::super::{Journal, Ledger, NodeScene, Rounds, Scene};
+use super::super::{Files, Journal, Ledger, NodeScene, Rounds, Scene};
 use crate::audit::{self, Audit};
 use crate::pods::{self, NodePod, Pods, read};
 use crate::series::{Measure, Metrics, Store, Subject};
@@ -191,6 +191,15 @@ impl Rig {
     /// The agent dies and a new one takes over.
     pub(super) fn restart(&mut self) {
         self.rounds = start(&self.settings, &self.tree, &self.layout, &self.dir, &self.journal);
+    }
+
+    /// Another hierarchy was mounted.
+    pub(super) fn find_tree_again(&mut self) {
+        self.tree = Tree::find(self.kernel.clone()).unwrap();
+        for qos in [KubeQos::Guaranteed, KubeQos::Burstable, KubeQos::BestEffort] {
+            self.tree.make(&self.layout.class(qos)).unwrap();
+        }
+        self.restart();
     }
 
     pub(super) fn slo(&mut self, slo: Value) {
@@ -367,5 +376,7 @@ fn start(
 ) -> Rounds {
     let ledger = Ledger::open(&dir.path().join("ledger")).unwrap();
     let audit = Audit::new(audit::Settings::default());
-    Rounds::new(settings.clone(), tree.clone(), layout.clone(), ledger, journal.clone(), audit)
+    let files = Files::open(tree.shared_fs(), &dir.path().join("files"));
+    let (settings, layout) = (settings.clone(), layout.clone());
+    Rounds::new(settings, tree.clone(), layout, ledger, files, journal.clone(), audit)
 }
