@@ -2,17 +2,18 @@
 //!
 //! The custom resource definitions, the four priority classes and the namespace that Koordinator's
 //! charts would have installed. They are applied at every start, so that a newer `tidepool` brings
-//! its newer definitions along; on a cluster that has them nothing is written.
+//! its newer definitions along; on a cluster that has them nothing is written. The configuration
+//! that lends idle resources to batch work is created once and belongs to the user from then on.
 
 use std::fmt::Debug;
 
 use anyhow::Context;
 use api::priority::PriorityClass;
-use api::protocol::name::NAMESPACE;
+use api::protocol::name::{NAMESPACE, config_map};
 use futures_util::future::try_join_all;
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use k8s_openapi::api::scheduling::v1;
-use kube::api::{Patch, PatchParams};
+use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -33,7 +34,24 @@ pub(super) async fn lay(client: &Client) -> anyhow::Result<()> {
     try_join_all(classes.map(|class| async move { apply(client, &class).await })).await?;
     let definitions = api::kind::definitions();
     try_join_all(definitions.iter().map(|definition| apply(client, definition))).await?;
-    Ok(())
+    lend(client).await
+}
+
+/// Reports every few seconds, because one machine is a small cluster.
+const COLOCATION: &str = r#"{"enable": true, "metricReportIntervalSeconds": 10}"#;
+
+/// Lets batch work have what is idle, unless somebody has decided about that already.
+async fn lend(client: &Client) -> anyhow::Result<()> {
+    let config: ConfigMap = serde_json::from_value(json!({
+        "metadata": {"name": config_map::SLO},
+        "data": {config_map::COLOCATION: COLOCATION},
+    }))?;
+    let configs: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
+    match configs.create(&PostParams::default(), &config).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+        Err(error) => Err(error).context("cannot create the ConfigMap slo-controller-config"),
+    }
 }
 
 fn priority_class(class: PriorityClass) -> v1::PriorityClass {

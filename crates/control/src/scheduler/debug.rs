@@ -46,7 +46,7 @@ enum About {
 }
 
 impl Question {
-    pub(super) fn answer(self, engine: &Scheduler) {
+    pub(super) fn answer(self, engine: &mut Scheduler) {
         let answer = match self.about {
             About::Node(name) => node(engine, &name),
             About::Pod { namespace, name } => {

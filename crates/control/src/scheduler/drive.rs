@@ -127,7 +127,7 @@ impl Driver {
                         self.finish(done);
                     }
                 }
-                Some(question) = questions.recv() => question.answer(&self.parts.engine),
+                Some(question) = questions.recv() => question.answer(&mut self.parts.engine),
                 Some(item) = items.recv() => self.hear(item, &mut items),
                 () = leadership.until_held(), if !self.parts.leadership.is_held() => {}
                 () = tokio::time::sleep(rest) => self.wake(),
@@ -168,10 +168,15 @@ impl Driver {
     }
 
     fn measure(&self) {
-        let snapshot = self.parts.engine.snapshot();
+        let (snapshot, depth) = (self.parts.engine.snapshot(), self.parts.engine.depth());
         let nodes = usize::try_from(snapshot.live()).unwrap_or(usize::MAX);
         self.parts.instruments.sizes(
-            &[("waiting", self.pending.len())],
+            &[
+                ("active", depth.active),
+                ("backoff", depth.backoff),
+                ("unschedulable", depth.unschedulable),
+                ("gated", depth.gated),
+            ],
             &[("pods", snapshot.pods.len()), ("nodes", nodes), ("assumed_pods", self.binding)],
         );
         let running = i64::try_from(self.work.len()).unwrap_or(i64::MAX);
