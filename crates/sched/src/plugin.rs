@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 use crate::model::{Class, Node};
 use crate::queue::{self, Hint};
-use crate::snapshot::{Change, NodeIx, PodIx, Snapshot};
+use crate::snapshot::{Change, ClaimKey, NodeIx, PodIx, Snapshot};
 use crate::verdict::{Code, Verdict};
 
 /// What may be looked at while preparing for a class.
@@ -60,10 +60,12 @@ pub enum Epoch {
     Namespaces,
     /// Services and controllers, for default spread constraints.
     Workloads,
+    /// Which classes with affinity terms run; counted by [`Company`](crate::snapshot::Company).
+    Company,
 }
 
 impl Epoch {
-    pub const COUNT: usize = 5;
+    pub const COUNT: usize = 6;
 }
 
 /// How raw scores become 0..=100.
@@ -106,6 +108,8 @@ pub struct Prepared {
     pub score: Scoring,
     /// The only nodes worth looking at.
     pub nodes: Option<Vec<NodeIx>>,
+    /// Nodes to be tried first: the first of them that passes every filter is taken.
+    pub prefer: Vec<NodeIx>,
     /// Preparation is repeated when one of these has moved on.
     pub depends: &'static [Epoch],
     pub work: Option<Box<dyn Work>>,
@@ -216,6 +220,10 @@ pub enum Subject {
         before: Option<Arc<Class>>,
         after: Option<Arc<Class>>,
     },
+    /// A PersistentVolumeClaim.
+    Claim(ClaimKey),
+    /// What a node reports of itself beside its own object, which plugins have noted already.
+    Report(NodeIx),
     /// An object that plugins keep in their own state, which holds it already.
     Other,
 }

@@ -9,18 +9,27 @@
 //! [`Snapshot::drop_on`]) changes the columns without logging and must undo itself.
 
 mod check;
+mod company;
 mod extras;
 mod log;
 mod pods;
+mod reports;
 mod room;
+mod storage;
+mod workloads;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+pub use company::{Company, Headcount, Members};
 pub use extras::Extras;
 pub use log::{Change, Log, What};
 pub use pods::{Phase, Pod, PodIx, Pods};
 pub use room::{Room, Rooms};
+pub use storage::{
+    Attachment, Capacity, Claim, ClaimKey, Modes, Promise, Storage, StorageClass, Users, Volume,
+};
+pub use workloads::{Controller, Workloads};
 
 use crate::model::{Classes, HostPort, Names, Node, Resources, Symbol};
 use crate::plugin::Epoch;
@@ -141,6 +150,9 @@ impl Snapshot {
     }
 
     pub fn epoch(&self, epoch: Epoch) -> u64 {
+        if epoch == Epoch::Company {
+            return self.extras.company.version();
+        }
         self.epochs.get(epoch as usize).copied().unwrap_or(0)
     }
 
@@ -174,7 +186,7 @@ impl Snapshot {
         }
         self.count_images(before.as_deref(), Some(&node));
         self.rooms.set_allocatable(at, &node.allocatable, node.max_pods);
-        self.extras.node_set(at, &node, &self.names);
+        self.extras.node_set(at, &node, &self.names, &mut self.resources);
         self.note(at, What::Node);
         true
     }
@@ -227,7 +239,7 @@ impl Snapshot {
         slot.pods.push(pod);
         slot.ports.extend(&found.class.host_ports);
         self.rooms.charge(node, &found.class, 1);
-        self.extras.attached(node, pod, found);
+        self.extras.attached(node, pod, found, &self.names, &self.resources);
     }
 
     /// Dry run: the pod is not there. Undo with [`drop_on`](Self::drop_on).

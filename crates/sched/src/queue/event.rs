@@ -68,13 +68,15 @@ impl Actions {
     pub const POD_TOLERATION: Self = Self(1 << 9);
     pub const POD_GATES_ELIMINATED: Self = Self(1 << 10);
     pub const POD_GENERATED_CLAIM: Self = Self(1 << 11);
+    /// A pod on a node began to terminate.
+    pub const POD_TERMINATING: Self = Self(1 << 12);
     /// An update that is none of the named ones.
-    pub const OTHER: Self = Self(1 << 12);
+    pub const OTHER: Self = Self(1 << 13);
     /// Every kind of update.
-    pub const UPDATE: Self = Self(!(Self::ADD.0 | Self::DELETE.0) & 0x1fff);
-    pub const ALL: Self = Self(0x1fff);
+    pub const UPDATE: Self = Self(!(Self::ADD.0 | Self::DELETE.0) & Self::ALL.0);
+    pub const ALL: Self = Self(0x3fff);
 
-    const NAMES: [(Self, &'static str); 13] = [
+    const NAMES: [(Self, &'static str); 14] = [
         (Self::ADD, "Add"),
         (Self::DELETE, "Delete"),
         (Self::NODE_ALLOCATABLE, "UpdateNodeAllocatable"),
@@ -87,6 +89,7 @@ impl Actions {
         (Self::POD_TOLERATION, "UpdatePodToleration"),
         (Self::POD_GATES_ELIMINATED, "UpdatePodSchedulingGatesEliminated"),
         (Self::POD_GENERATED_CLAIM, "UpdatePodGeneratedResourceClaim"),
+        (Self::POD_TERMINATING, "UpdatePodTerminating"),
         (Self::OTHER, "Update"),
     ];
 

@@ -11,9 +11,11 @@
 
 use std::sync::Arc;
 
+use api::kind::{NodeMetric, NodeResourceTopology};
 use k8s_openapi::api::core::v1 as wire;
 
 use super::change::{Change, Key, Update};
+use super::facts;
 use super::{Scheduler, Subject};
 use crate::model::{Class, Node, Symbol};
 use crate::plugin::Event;
@@ -32,20 +34,13 @@ impl Scheduler {
             Change::Node(Update::Delete(key)) => self.delete_node(&key, now),
             Change::Pdb(Update::Upsert(pdb)) => self.budgets.set(&pdb, &mut self.snapshot),
             Change::Pdb(Update::Delete(key)) => self.budgets.remove(&key),
-            Change::Namespace(_)
-            | Change::Pvc(_)
-            | Change::Pv(_)
-            | Change::StorageClass(_)
-            | Change::CsiNode(_)
-            | Change::CsiDriver(_)
-            | Change::CsiCapacity(_)
-            | Change::VolumeAttachment(_)
-            | Change::Service(_)
-            | Change::ReplicationController(_)
-            | Change::ReplicaSet(_)
-            | Change::StatefulSet(_)
-            | Change::NodeMetric(_)
-            | Change::NodeTopology(_) => {}
+            Change::NodeMetric(update) => self.set_metric(update, now),
+            Change::NodeTopology(update) => self.set_topology(update, now),
+            fact => {
+                if let Some(event) = facts::apply(&mut self.snapshot, &fact) {
+                    self.fire(event, now);
+                }
+            }
         }
     }
 
@@ -76,6 +71,42 @@ impl Scheduler {
             let subject = Subject::Node { before, after: None };
             self.fire(Event::new(Resource::Node, Actions::DELETE, subject), now);
         }
+    }
+
+    fn set_metric(&mut self, update: Update<NodeMetric>, now: Time) {
+        self.expire(now);
+        let (name, actions) = match &update {
+            Update::Upsert(metric) => (metric.metadata.name.as_deref(), Actions::OTHER),
+            Update::Delete(key) => (Some(key.name.as_str()), Actions::DELETE),
+        };
+        let Some(name) = name else { return };
+        let metric = match &update {
+            Update::Upsert(metric) => Some(&**metric),
+            Update::Delete(_) => None,
+        };
+        self.snapshot.set_metric(name, metric);
+        let subject = self.report_of(name);
+        self.fire(Event::new(Resource::NodeMetric, actions, subject), now);
+    }
+
+    fn set_topology(&mut self, update: Update<NodeResourceTopology>, now: Time) {
+        let (name, actions) = match &update {
+            Update::Upsert(topology) => (topology.metadata.name.as_deref(), Actions::OTHER),
+            Update::Delete(key) => (Some(key.name.as_str()), Actions::DELETE),
+        };
+        let Some(name) = name else { return };
+        let topology = match &update {
+            Update::Upsert(topology) => Some(&**topology),
+            Update::Delete(_) => None,
+        };
+        if self.snapshot.set_topology(name, topology) {
+            let subject = self.report_of(name);
+            self.fire(Event::new(Resource::NodeResourceTopology, actions, subject), now);
+        }
+    }
+
+    fn report_of(&self, node: &str) -> Subject {
+        self.snapshot.find_node(node).map_or(Subject::Other, Subject::Report)
     }
 
     fn set_pod(&mut self, object: &wire::Pod, now: Time) {
@@ -114,7 +145,7 @@ impl Scheduler {
             is_terminating: facts.is_terminating,
             is_preempted: facts.is_preempted,
         });
-        self.snapshot.extras.pod_seen(pod, object);
+        self.snapshot.extras.pod_seen(pod, object, &mut self.snapshot.resources);
         if let Some(node) = facts.node {
             self.snapshot.attach(pod, node);
             self.pod_event(Actions::ADD, None, Some(class), now);
@@ -137,7 +168,8 @@ impl Scheduler {
     ) {
         let Some(found) = self.snapshot.pods.get(pod) else { return };
         let (phase, before) = (found.phase, Arc::clone(&found.class));
-        self.snapshot.extras.pod_seen(pod, object);
+        let begins_to_end = facts.is_terminating && !found.is_terminating;
+        self.snapshot.extras.pod_seen(pod, object, &mut self.snapshot.resources);
         match (phase, facts.node) {
             (Phase::Pending, None) => self.update_pending(pod, facts, before, class, now),
             (Phase::Pending, Some(node)) => {
@@ -153,9 +185,10 @@ impl Scheduler {
                 self.update_assigned(pod, facts, &before, &class, node);
                 let actions = match phase {
                     Phase::Assumed => Actions::ADD,
+                    _ if begins_to_end => Actions::POD_TERMINATING,
                     _ => pod_actions(&before, &class),
                 };
-                if phase == Phase::Assumed || before.id != class.id {
+                if phase == Phase::Assumed || begins_to_end || before.id != class.id {
                     self.pod_event(actions, Some(before), Some(class), now);
                 }
             }
