@@ -2,9 +2,12 @@
 //!
 //! The custom resource definitions, the four priority classes and the namespace that Koordinator's
 //! charts would have installed. They are applied at every start, so that a newer `tidepool` brings
-//! its newer definitions along; on a cluster that has them nothing is written. The configuration
-//! that lends idle resources to batch work is created once and belongs to the user from then on.
+//! its newer definitions along; on a cluster that has them nothing is written.
+//!
+//! A cluster of one is there to share its machine, so it starts with a configuration that turns
+//! co-location on. It is made once and then its owner's: a change or a removal stays.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use anyhow::Context;
@@ -30,28 +33,58 @@ pub(super) async fn lay(client: &Client) -> anyhow::Result<()> {
         "metadata": {"name": NAMESPACE},
     }))?;
     apply::<Namespace>(client, &namespace).await?;
+    configure(client).await?;
     let classes = PriorityClass::ALL.iter().map(|class| priority_class(*class));
     try_join_all(classes.map(|class| async move { apply(client, &class).await })).await?;
     let definitions = api::kind::definitions();
     try_join_all(definitions.iter().map(|definition| apply(client, definition))).await?;
-    lend(client).await
+    Ok(())
 }
 
-/// Reports every few seconds, because one machine is a small cluster.
-const COLOCATION: &str = r#"{"enable": true, "metricReportIntervalSeconds": 10}"#;
-
-/// Lets batch work have what is idle, unless somebody has decided about that already.
-async fn lend(client: &Client) -> anyhow::Result<()> {
-    let config: ConfigMap = serde_json::from_value(json!({
-        "metadata": {"name": config_map::SLO},
-        "data": {config_map::COLOCATION: COLOCATION},
-    }))?;
-    let configs: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
-    match configs.create(&PostParams::default(), &config).await {
-        Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
-        Err(error) => Err(error).context("cannot create the ConfigMap slo-controller-config"),
+/// What the configuration of a new cluster says.
+fn configuration() -> ConfigMap {
+    let text = |value: serde_json::Value| value.to_string();
+    let data = BTreeMap::from([
+        ("colocation-config".to_owned(), text(json!({"enable": true}))),
+        (
+            "resource-threshold-config".to_owned(),
+            text(json!({"clusterStrategy": {"enable": true}})),
+        ),
+        (
+            "resource-qos-config".to_owned(),
+            text(json!({"clusterStrategy": {"beClass": {"cpuQOS": {"enable": true}}}})),
+        ),
+    ]);
+    ConfigMap {
+        metadata: kube::core::ObjectMeta {
+            name: Some(config_map::SLO.to_owned()),
+            namespace: Some(NAMESPACE.to_owned()),
+            ..Default::default()
+        },
+        data: Some(data),
+        ..Default::default()
     }
+}
+
+/// On the namespace, once its configuration was made: whoever removes it does not want it.
+const MADE: &str = "tidepool.io/configured";
+
+async fn configure(client: &Client) -> anyhow::Result<()> {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let namespace = namespaces.get(NAMESPACE).await?;
+    if namespace.metadata.annotations.is_some_and(|all| all.contains_key(MADE)) {
+        return Ok(());
+    }
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
+    match maps.create(&PostParams::default(), &configuration()).await {
+        Err(kube::Error::Api(status)) if status.code == 409 => {}
+        created => {
+            created.context("cannot make the configuration of a new cluster")?;
+        }
+    }
+    let mark = json!({"metadata": {"annotations": {MADE: "true"}}});
+    namespaces.patch(NAMESPACE, &PatchParams::default(), &Patch::Merge(&mark)).await?;
+    Ok(())
 }
 
 fn priority_class(class: PriorityClass) -> v1::PriorityClass {
