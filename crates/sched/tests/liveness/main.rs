@@ -31,6 +31,8 @@ struct Cluster {
     unconfirmed: Vec<(String, String)>,
     may_fail: bool,
     attempts: u64,
+    /// The changes of the latest event.
+    latest: Vec<String>,
 }
 
 fn scheduler() -> Scheduler {
@@ -48,10 +50,12 @@ impl Cluster {
             unconfirmed: Vec::new(),
             may_fail: true,
             attempts: 0,
+            latest: Vec::new(),
         }
     }
 
     fn apply(&mut self, change: Change) {
+        self.latest.push(world::brief(&change));
         self.scheduler.apply(change, self.now);
     }
 
@@ -66,6 +70,7 @@ impl Cluster {
     fn event(&mut self) {
         self.now = self.now + Duration::from_millis(self.random.below(1_500));
         self.scheduler.tick(self.now);
+        self.latest.clear();
         if self.random.one_in(3) && !self.unconfirmed.is_empty() {
             self.confirm();
         }
@@ -121,7 +126,6 @@ impl Cluster {
                     self.nominate(&pod.uid, None);
                 }
                 for victim in reject.victims.iter().filter(|victim| !victim.is_terminating) {
-                    self.unconfirmed.retain(|(uid, _)| **uid != *victim.pod.uid);
                     if self.world.evict(&victim.pod.uid) {
                         self.show_pod(&victim.pod.uid);
                     }
@@ -134,6 +138,14 @@ impl Cluster {
     fn nominate(&mut self, uid: &str, node: Option<String>) {
         if self.world.nominate(uid, node) {
             self.show_pod(uid);
+        }
+    }
+
+    /// A placed pod is company for others once the API server shows it on its node.
+    fn confirm_all(&mut self, seed: u64) {
+        while !self.unconfirmed.is_empty() {
+            self.confirm();
+            self.drain(seed);
         }
     }
 
@@ -154,11 +166,12 @@ impl Cluster {
 
     /// Whoever is ready and was not tried must be tried within a back-off.
     fn nobody_waits_in_vain(&mut self, seed: u64, event: u64) {
-        let ready = self.ready();
-        if ready.is_empty() {
+        if self.ready().is_empty() {
             return;
         }
         self.may_fail = false;
+        self.confirm_all(seed);
+        let ready = self.ready();
         let limit = self.now + Duration::from_secs(12);
         while let Some(wake) = self.scheduler.wake_at(self.now).filter(|at| *at <= limit) {
             self.now = wake.max(self.now + Duration::from_nanos(1));
@@ -170,34 +183,41 @@ impl Cluster {
         let forgotten: Vec<_> = ready.iter().filter(|uid| still.contains(uid)).collect();
         assert!(
             forgotten.is_empty(),
-            "seed {seed}, event {event}: {forgotten:?} fit and are not tried; {:?}",
-            forgotten.iter().map(|uid| self.world.pods.get(*uid)).collect::<Vec<_>>(),
+            "seed {seed}, event {event}: {forgotten:?} fit and are not tried\n{}\nafter {:#?}",
+            forgotten.iter().map(|uid| self.world.tell(uid)).collect::<Vec<_>>().join("\n"),
+            self.latest,
         );
     }
 
     /// A scheduler that reads everything anew agrees on who waits and who fits.
     fn agrees_with_a_fresh_look(&mut self, seed: u64, event: u64) {
-        while !self.unconfirmed.is_empty() {
-            self.confirm();
-            self.drain(seed);
-        }
+        self.confirm_all(seed);
         let mut fresh = scheduler();
         for change in self.world.everything() {
             fresh.apply(change, self.now);
         }
         for (uid, namespace, name) in self.world.waiting() {
-            let kind = |state: Option<State>| match state {
-                Some(State::Gated { .. }) => "gated",
-                Some(State::Waiting(_)) => "waiting",
-                Some(State::Ready(_)) => "ready",
-                Some(State::Placed { .. }) => "placed",
-                None => "unknown",
-            };
-            let lived = kind(self.scheduler.explain(&namespace, &name).map(|one| one.state));
-            let anew = kind(fresh.explain(&namespace, &name).map(|one| one.state));
-            assert_eq!(lived, anew, "seed {seed}, event {event}, pod {uid}");
+            let lived = self.scheduler.explain(&namespace, &name).map(|one| one.state);
+            let anew = fresh.explain(&namespace, &name).map(|one| one.state);
+            let text = || format!("{lived:?}\n{anew:?}\n{}", self.world.tell(&uid));
+            assert_eq!(
+                kind(lived.as_ref()),
+                kind(anew.as_ref()),
+                "seed {seed}, event {event}\n{}",
+                text()
+            );
         }
         assert_eq!(fresh.check(), [""; 0], "seed {seed}, event {event}, fresh");
+    }
+}
+
+fn kind(state: Option<&State>) -> &'static str {
+    match state {
+        Some(State::Gated { .. }) => "gated",
+        Some(State::Waiting(_)) => "waiting",
+        Some(State::Ready(_)) => "ready",
+        Some(State::Placed { .. }) => "placed",
+        None => "unknown",
     }
 }
 

@@ -89,6 +89,11 @@ impl World {
         self.edit(uid, |pod| pod.status.get_or_insert_default().nominated_node_name = node)
     }
 
+    pub fn tell(&self, uid: &str) -> String {
+        let pod = self.pods.get(uid);
+        pod.map_or_else(String::new, |pod| serde_json::to_string(&**pod).unwrap_or_default())
+    }
+
     fn edit(&mut self, uid: &str, change: impl FnOnce(&mut Pod)) -> bool {
         let Some(pod) = self.pods.get_mut(uid) else { return false };
         change(Arc::make_mut(pod));
@@ -274,4 +279,17 @@ fn spec(random: &mut Random) -> Value {
         }]);
     }
     spec
+}
+
+/// One line for a failure's message.
+pub fn brief(change: &Change) -> String {
+    let text = match change {
+        Change::Pod(Update::Upsert(pod)) => serde_json::to_string(&**pod),
+        Change::Node(Update::Upsert(node)) => serde_json::to_string(&**node),
+        Change::Namespace(Update::Upsert(namespace)) => serde_json::to_string(&**namespace),
+        Change::Pod(Update::Delete(key)) => Ok(format!("pod {} deleted", key.name)),
+        Change::Node(Update::Delete(key)) => Ok(format!("node {} deleted", key.name)),
+        _ => Ok("something else".to_owned()),
+    };
+    text.unwrap_or_default()
 }
