@@ -457,7 +457,8 @@ fn required(pod: &Pod) -> Option<Vec<NodeSelectorTerm>> {
 
 fn pinned(terms: &Option<Vec<NodeSelectorTerm>>) -> Option<BTreeSet<String>> {
     let mut all = BTreeSet::new();
-    for term in terms.as_ref()? {
+    let terms = terms.as_ref().filter(|terms| !terms.is_empty())?;
+    for term in terms {
         let field = term.match_fields.as_ref()?.first()?;
         all.extend(field.values.clone()?);
     }
@@ -507,8 +508,10 @@ fn preferred(pod: &Pod, node: &Node) -> i64 {
 type Port = (i32, String, String);
 
 fn ports(pod: &Pod) -> Vec<Port> {
-    let containers = pod.spec.as_ref().unwrap().containers.iter();
-    let ports = containers.flat_map(|one| one.ports.iter().flatten());
+    let spec = pod.spec.as_ref().unwrap();
+    let init = spec.init_containers.iter().flatten();
+    let sidecars = init.filter(|one| one.restart_policy.as_deref() == Some("Always"));
+    let ports = spec.containers.iter().chain(sidecars).flat_map(|one| one.ports.iter().flatten());
     let read = ports.filter_map(|port| {
         let ip = port.host_ip.clone().filter(|ip| !ip.is_empty());
         let protocol = port.protocol.clone().unwrap_or_else(|| "TCP".to_owned());
