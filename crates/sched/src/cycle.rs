@@ -4,6 +4,7 @@
 //! standing of the class, brought up to date
 //!   PreFilter said no                         -> rejected on every node
 //!   the pod's nominated node still fits       -> that one
+//!   a node a planner prefers fits             -> the first of these
 //!   otherwise the best node that also leaves room for pods nominated to it
 //!   nobody fits                               -> reasons by node, then preemption
 //! ```
@@ -53,6 +54,20 @@ pub struct Refused {
     pub nodes: Vec<(Group, Vec<NodeIx>)>,
 }
 
+impl Choice {
+    /// A node that is taken without scoring.
+    fn of(node: NodeIx) -> Self {
+        Self {
+            node,
+            total: 0,
+            feasible: None,
+            second: None,
+            was_nominated: false,
+            parts: Vec::new(),
+        }
+    }
+}
+
 /// What a decision reads and, in dry runs, changes and puts back.
 #[derive(Debug)]
 pub struct Cycle<'a> {
@@ -77,14 +92,12 @@ impl Cycle<'_> {
         if let Some(node) = nominated.and_then(|name| self.snapshot.node_by_name(name))
             && self.fits(standing, pod, node).verdict.is_ok()
         {
-            return Decision::Place(Choice {
-                node,
-                total: 0,
-                feasible: None,
-                second: None,
-                was_nominated: true,
-                parts: Vec::new(),
-            });
+            return Decision::Place(Choice { was_nominated: true, ..Choice::of(node) });
+        }
+        for node in standing.preferred().to_vec() {
+            if self.fits(standing, pod, node).verdict.is_ok() {
+                return Decision::Place(Choice::of(node));
+            }
         }
         let needs_pass =
             standing.is_global() || (standing.is_relative() && !self.nominator.is_empty());

@@ -18,7 +18,9 @@
 pub mod cycle;
 pub mod explain;
 pub mod framework;
+pub mod load;
 pub mod model;
+pub mod numa;
 pub mod plugin;
 pub mod plugins;
 pub mod preempt;

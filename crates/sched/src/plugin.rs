@@ -108,6 +108,8 @@ pub struct Prepared {
     pub score: Scoring,
     /// The only nodes worth looking at.
     pub nodes: Option<Vec<NodeIx>>,
+    /// Nodes to be tried first: the first of them that passes every filter is taken.
+    pub prefer: Vec<NodeIx>,
     /// Preparation is repeated when one of these has moved on.
     pub depends: &'static [Epoch],
     pub work: Option<Box<dyn Work>>,
@@ -220,6 +222,8 @@ pub enum Subject {
     },
     /// A PersistentVolumeClaim.
     Claim(ClaimKey),
+    /// What a node reports of itself beside its own object, which plugins have noted already.
+    Report(NodeIx),
     /// An object that plugins keep in their own state, which holds it already.
     Other,
 }

@@ -7,19 +7,26 @@ mod allocation;
 mod balanced_allocation;
 mod domains;
 mod dynamic_resources;
+mod fit_plus;
 mod image_locality;
 mod inter_pod;
+mod load_aware;
 mod marker;
 mod node_affinity;
 mod node_name;
 mod node_ports;
 mod node_resources_fit;
 mod node_unschedulable;
+mod numa_resource;
 #[cfg(test)]
 mod rig;
+mod scarce_resources;
 mod scheduling_gates;
+mod scheduling_hint;
 mod spread;
 mod taint_toleration;
+#[cfg(test)]
+mod trial;
 mod volumes;
 
 use serde::de::DeserializeOwned;
@@ -32,7 +39,7 @@ use crate::profile::Point::{
     self, Bind, Filter, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, Reserve,
     Score,
 };
-use crate::queue::Resource::{Node, OwnPod, Pod};
+use crate::queue::Resource::{Node, NodeMetric, NodeResourceTopology, OwnPod, Pod};
 use crate::queue::{Actions, Interest, PluginId, Wake};
 use crate::snapshot::Snapshot;
 use volumes::{binding, limits, restrictions, zone};
@@ -237,6 +244,18 @@ pub const TABLE: &[Row] = &[
         is_default: true,
         build: marker::binder,
     },
+    added(load_aware::NAME, &[Filter, Score, Reserve], 1, LOAD, load_aware::build),
+    added(
+        numa_resource::NAME,
+        &[PreFilter, Filter, PreScore, Score, Reserve, PreBind],
+        1,
+        NUMA,
+        numa_resource::build,
+    ),
+    added(fit_plus::NAME, &[PreScore, Score], 1, NOTHING, fit_plus::build),
+    added(scarce_resources::NAME, &[PreScore, Score], 1, NOTHING, scarce_resources::build),
+    added(scheduling_hint::NAME, &[PreFilter], 0, HINTS, scheduling_hint::build),
+    added(marker::DEFAULT_PRE_BIND, &[PreBind], 0, NOTHING, marker::pre_bind),
 ];
 
 const TAINTS: Interest = Interest::Only(&[
@@ -250,6 +269,42 @@ const FILTER_AND_SCORE: &[Point] = &[PreFilter, Filter, PreScore, Score];
 pub fn id(name: &str) -> Option<PluginId> {
     PluginId::new(TABLE.iter().position(|row| row.name == name)?)
 }
+
+/// A plugin that runs where a configuration enables it.
+const fn added(
+    name: &'static str,
+    points: &'static [Point],
+    weight: i64,
+    wakes: Interest,
+    build: Build,
+) -> Row {
+    Row { name, points, weight, wakes, is_default: false, build }
+}
+
+/// It rejects nobody.
+const NOTHING: Interest = Interest::Only(&[]);
+
+const LOAD: Interest = Interest::Only(&[
+    Wake::new(Pod, Actions::DELETE),
+    Wake::new(NodeMetric, Actions::ALL),
+    Wake::new(Node, Actions::ADD.or(Actions::NODE_ANNOTATION).or(Actions::NODE_ALLOCATABLE)),
+]);
+
+const NUMA: Interest = Interest::Only(&[
+    Wake::new(Pod, Actions::DELETE),
+    Wake::new(OwnPod, Actions::UPDATE),
+    Wake::new(NodeResourceTopology, Actions::ALL),
+    Wake::new(
+        Node,
+        Actions::ADD
+            .or(Actions::NODE_LABEL)
+            .or(Actions::NODE_ANNOTATION)
+            .or(Actions::NODE_ALLOCATABLE),
+    ),
+]);
+
+const HINTS: Interest =
+    Interest::Only(&[Wake::new(Node, Actions::ADD), Wake::new(OwnPod, Actions::UPDATE)]);
 
 pub fn find(name: &str) -> Option<&'static Row> {
     TABLE.iter().find(|row| row.name == name)

@@ -14,6 +14,8 @@ pub use selectors::PodTermOwner;
 
 use std::collections::BTreeMap;
 
+use api::protocol::pod::{OLD_SCHEDULING_HINT, RESOURCE_STATUS, SCHEDULING_HINT};
+
 use crate::model::{Labels, Names, Resources, Selector, Symbol};
 
 /// Reads objects, interning names as it goes.
@@ -43,12 +45,19 @@ impl Reader<'_> {
         texts.iter().map(|text| self.names.intern(text)).collect()
     }
 
-    /// Annotations of Koordinator; all others are nobody's business here.
+    /// Annotations of Koordinator; all others are nobody's business here. A planner's hint may
+    /// come with the CPUs it chose.
     fn annotations(&mut self, map: Option<&BTreeMap<String, String>>) -> Labels {
-        let ours = map.into_iter().flatten().filter(|(key, _)| is_read(key));
+        let is_hint = |key: &str| HINTS.contains(&key);
+        let has_hint = map.is_some_and(|map| map.keys().any(|key| is_hint(key)));
+        let ours = map.into_iter().flatten().filter(|(key, _)| {
+            is_hint(key) || is_read(key) || (has_hint && *key == RESOURCE_STATUS.name)
+        });
         ours.map(|(key, value)| self.pair(key, value)).collect()
     }
 }
+
+const HINTS: [&str; 2] = [SCHEDULING_HINT.name, OLD_SCHEDULING_HINT.name];
 
 /// Results of scheduling are left out: with them, no two replicas would be alike.
 fn is_read(annotation: &str) -> bool {

@@ -32,11 +32,11 @@ pub use change::{Change, Key, Update};
 use crate::cycle::Choice;
 use crate::framework::{BuildError, Framework};
 use crate::model::{Class, Symbol};
-use crate::plugin::Subject;
+use crate::plugin::{Event, Subject};
 use crate::plugins::TABLE;
 use crate::preempt::{Budgets, Ledgers};
 use crate::profile::Profile;
-use crate::queue::{self, Actions, Backoff, Interests, Nominator, Queue, Uid};
+use crate::queue::{self, Actions, Backoff, Interests, Nominator, Queue, Resource, Uid};
 use crate::snapshot::{NodeIx, Phase, PodIx, Snapshot};
 use crate::standing::cache::Standings;
 use crate::standing::pass::Pass;
@@ -165,7 +165,8 @@ impl Scheduler {
 
     /// When [`tick`](Self::tick) has something to do next.
     pub fn wake_at(&self, now: Time) -> Option<Time> {
-        self.queue.wake_at(now)
+        let facts = self.snapshot.extras.wake_at();
+        self.queue.wake_at(now).into_iter().chain(facts).min()
     }
 
     /// Ends back-offs and long waits that are over.
@@ -216,8 +217,11 @@ impl Scheduler {
     fn expire(&mut self, now: Time) {
         self.touched.clear();
         self.snapshot.extras.expire(now, &mut self.touched);
-        for node in &self.touched {
-            self.snapshot.touch(*node);
+        for node in std::mem::take(&mut self.touched) {
+            self.snapshot.touch(node);
+            for resource in [Resource::NodeMetric, Resource::NodeResourceTopology] {
+                self.fire(Event::new(resource, Actions::OTHER, Subject::Report(node)), now);
+            }
         }
     }
 

@@ -13,6 +13,7 @@ mod company;
 mod extras;
 mod log;
 mod pods;
+mod reports;
 mod room;
 mod storage;
 mod workloads;
@@ -185,7 +186,7 @@ impl Snapshot {
         }
         self.count_images(before.as_deref(), Some(&node));
         self.rooms.set_allocatable(at, &node.allocatable, node.max_pods);
-        self.extras.node_set(at, &node, &self.names);
+        self.extras.node_set(at, &node, &self.names, &mut self.resources);
         self.note(at, What::Node);
         true
     }
@@ -238,7 +239,7 @@ impl Snapshot {
         slot.pods.push(pod);
         slot.ports.extend(&found.class.host_ports);
         self.rooms.charge(node, &found.class, 1);
-        self.extras.attached(node, pod, found);
+        self.extras.attached(node, pod, found, &self.names, &self.resources);
     }
 
     /// Dry run: the pod is not there. Undo with [`drop_on`](Self::drop_on).

@@ -117,6 +117,8 @@ pub struct Standing {
     epochs: Vec<(Epoch, u64)>,
     before: Option<Before>,
     allowed: Option<Allowed>,
+    /// Nodes to be tried before any other, in this order.
+    preferred: Vec<NodeIx>,
     works: Vec<Box<dyn Work>>,
     filters: Vec<FilterRun>,
     scores: Vec<ScoreRun>,
@@ -144,6 +146,10 @@ impl Judgement {
 impl Standing {
     pub fn class(&self) -> &Arc<Class> {
         &self.class
+    }
+
+    pub fn preferred(&self) -> &[NodeIx] {
+        &self.preferred
     }
 
     pub fn before(&self) -> Option<&Before> {

@@ -1,6 +1,6 @@
 //! Plugins whose work is done elsewhere and that exist to be named in a configuration:
 //! PrioritySort is the queue's order, DefaultPreemption is [`crate::preempt`], DefaultBinder is
-//! the process that binds.
+//! the process that binds, DefaultPreBind the one patch that it writes before.
 
 use serde_json::Value;
 
@@ -11,6 +11,8 @@ use crate::snapshot::Snapshot;
 pub(super) const PRIORITY_SORT: &str = "PrioritySort";
 pub(crate) const DEFAULT_PREEMPTION: &str = "DefaultPreemption";
 pub(super) const DEFAULT_BINDER: &str = "DefaultBinder";
+
+pub(super) const DEFAULT_PRE_BIND: &str = "DefaultPreBind";
 
 #[derive(Debug)]
 struct Marker(&'static str);
@@ -31,4 +33,8 @@ pub(super) fn preemption(_: &Value, _: &mut Snapshot) -> Result<Box<dyn Plugin>,
 
 pub(super) fn binder(_: &Value, _: &mut Snapshot) -> Result<Box<dyn Plugin>, ArgsError> {
     Ok(Box::new(Marker(DEFAULT_BINDER)))
+}
+
+pub(super) fn pre_bind(_: &Value, _: &mut Snapshot) -> Result<Box<dyn Plugin>, ArgsError> {
+    Ok(Box::new(Marker(DEFAULT_PRE_BIND)))
 }

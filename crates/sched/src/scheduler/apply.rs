@@ -11,6 +11,7 @@
 
 use std::sync::Arc;
 
+use api::kind::{NodeMetric, NodeResourceTopology};
 use k8s_openapi::api::core::v1 as wire;
 
 use super::change::{Change, Key, Update};
@@ -33,7 +34,8 @@ impl Scheduler {
             Change::Node(Update::Delete(key)) => self.delete_node(&key, now),
             Change::Pdb(Update::Upsert(pdb)) => self.budgets.set(&pdb, &mut self.snapshot),
             Change::Pdb(Update::Delete(key)) => self.budgets.remove(&key),
-            Change::NodeMetric(_) | Change::NodeTopology(_) => {}
+            Change::NodeMetric(update) => self.set_metric(update, now),
+            Change::NodeTopology(update) => self.set_topology(update, now),
             fact => {
                 if let Some(event) = facts::apply(&mut self.snapshot, &fact) {
                     self.fire(event, now);
@@ -72,6 +74,42 @@ impl Scheduler {
         }
     }
 
+    fn set_metric(&mut self, update: Update<NodeMetric>, now: Time) {
+        self.expire(now);
+        let (name, actions) = match &update {
+            Update::Upsert(metric) => (metric.metadata.name.as_deref(), Actions::OTHER),
+            Update::Delete(key) => (Some(key.name.as_str()), Actions::DELETE),
+        };
+        let Some(name) = name else { return };
+        let metric = match &update {
+            Update::Upsert(metric) => Some(&**metric),
+            Update::Delete(_) => None,
+        };
+        self.snapshot.set_metric(name, metric);
+        let subject = self.report_of(name);
+        self.fire(Event::new(Resource::NodeMetric, actions, subject), now);
+    }
+
+    fn set_topology(&mut self, update: Update<NodeResourceTopology>, now: Time) {
+        let (name, actions) = match &update {
+            Update::Upsert(topology) => (topology.metadata.name.as_deref(), Actions::OTHER),
+            Update::Delete(key) => (Some(key.name.as_str()), Actions::DELETE),
+        };
+        let Some(name) = name else { return };
+        let topology = match &update {
+            Update::Upsert(topology) => Some(&**topology),
+            Update::Delete(_) => None,
+        };
+        if self.snapshot.set_topology(name, topology) {
+            let subject = self.report_of(name);
+            self.fire(Event::new(Resource::NodeResourceTopology, actions, subject), now);
+        }
+    }
+
+    fn report_of(&self, node: &str) -> Subject {
+        self.snapshot.find_node(node).map_or(Subject::Other, Subject::Report)
+    }
+
     fn set_pod(&mut self, object: &wire::Pod, now: Time) {
         let mut reader =
             Reader { names: &mut self.snapshot.names, resources: &mut self.snapshot.resources };
@@ -108,7 +146,7 @@ impl Scheduler {
             is_terminating: facts.is_terminating,
             is_preempted: facts.is_preempted,
         });
-        self.snapshot.extras.pod_seen(pod, object);
+        self.snapshot.extras.pod_seen(pod, object, &mut self.snapshot.resources);
         if let Some(node) = facts.node {
             self.snapshot.attach(pod, node);
             self.pod_event(Actions::ADD, None, Some(class), now);
@@ -132,7 +170,7 @@ impl Scheduler {
         let Some(found) = self.snapshot.pods.get(pod) else { return };
         let (phase, before) = (found.phase, Arc::clone(&found.class));
         let begins_to_end = facts.is_terminating && !found.is_terminating;
-        self.snapshot.extras.pod_seen(pod, object);
+        self.snapshot.extras.pod_seen(pod, object, &mut self.snapshot.resources);
         match (phase, facts.node) {
             (Phase::Pending, None) => self.update_pending(pod, facts, before, class, now),
             (Phase::Pending, Some(node)) => {

@@ -33,6 +33,7 @@ impl Standing {
             epochs: Vec::new(),
             before: None,
             allowed: None,
+            preferred: Vec::new(),
             works: Vec::new(),
             filters: Vec::new(),
             scores: Vec::new(),
@@ -63,6 +64,7 @@ impl Standing {
             let prepared = found.prepare(Context { snapshot, class: &class });
             let name = found.name();
             let nodes = prepared.nodes.clone();
+            self.preferred.extend(&prepared.prefer);
             let step = self.take(plugin, prepared, snapshot);
             if let Filtering::Reject(refusal) = &step.filter {
                 // Unresolvable is final; otherwise the last word counts.

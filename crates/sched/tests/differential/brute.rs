@@ -10,6 +10,8 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use sched::tie;
 use units::Quantity;
 
+use crate::company;
+
 pub(crate) type Amounts = BTreeMap<String, i64>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,12 +27,46 @@ pub(crate) enum Answer {
     Reject { message: String, nominate: Option<String>, victims: Vec<(String, bool)> },
 }
 
+/// A pod and what was read of it when it came.
+#[derive(Debug, Clone)]
+pub(crate) struct Known {
+    pub(crate) pod: Pod,
+    pub(crate) node: Option<String>,
+    requests: Amounts,
+    /// With defaults for what is not requested.
+    padded: Amounts,
+    ports: Vec<Port>,
+}
+
+impl Known {
+    pub(crate) fn new(pod: Pod) -> Self {
+        let (plain, padded) = (requests(&pod, false), requests(&pod, true));
+        Self { ports: ports(&pod), pod, node: None, requests: plain, padded }
+    }
+}
+
+/// A node and what it offers.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    pub(crate) node: Node,
+    offer: Amounts,
+}
+
+impl Place {
+    pub(crate) fn new(node: Node) -> Self {
+        Self { offer: offered(&node), node }
+    }
+}
+
+/// Pods by node.
+type Here<'a> = BTreeMap<&'a str, Vec<&'a Known>>;
+
 #[derive(Debug, Default)]
 pub(crate) struct World {
     pub(crate) seed: u64,
-    pub(crate) nodes: BTreeMap<String, Node>,
-    /// By uid: the pod and the node it is on.
-    pub(crate) pods: BTreeMap<String, (Pod, Option<String>)>,
+    pub(crate) nodes: BTreeMap<String, Place>,
+    /// By uid.
+    pub(crate) pods: BTreeMap<String, Known>,
     pub(crate) nominated: BTreeMap<String, String>,
     pub(crate) budgets: Vec<PodDisruptionBudget>,
 }
@@ -44,32 +80,42 @@ pub(crate) fn priority(pod: &Pod) -> i32 {
 }
 
 impl World {
-    /// Pods on a node, by uid.
-    fn on(&self, node: &str) -> Vec<&Pod> {
-        let here = self.pods.values().filter(|(_, at)| at.as_deref() == Some(node));
-        here.map(|(pod, _)| pod).collect()
+    fn here(&self) -> Here<'_> {
+        let mut here: Here<'_> =
+            self.nodes.keys().map(|node| (node.as_str(), Vec::new())).collect();
+        for known in self.pods.values() {
+            if let Some(pods) = known.node.as_deref().and_then(|node| here.get_mut(node)) {
+                pods.push(known);
+            }
+        }
+        here
     }
 
-    pub(crate) fn decide(&self, pod: &Pod) -> Answer {
+    pub(crate) fn decide(&self, known: &Known) -> Answer {
+        let pod = &known.pod;
+        let here = self.here();
         let nominated = self.nominated.get(uid(pod)).filter(|node| self.nodes.contains_key(*node));
         if let Some(node) = nominated
-            && self.status(pod, node, &self.on(node)) == Status::Ok
+            && self.status(known, node, &here[node.as_str()]) == Status::Ok
         {
             return Answer::Place { node: node.clone(), total: None };
         }
-        let statuses: BTreeMap<&String, Status> =
-            self.nodes.keys().map(|node| (node, self.status(pod, node, &self.on(node)))).collect();
+        let statuses: BTreeMap<&String, Status> = self
+            .nodes
+            .keys()
+            .map(|node| (node, self.status(known, node, &here[node.as_str()])))
+            .collect();
         let feasible = statuses.iter().filter(|(_, status)| **status == Status::Ok);
         let feasible: Vec<&str> = feasible.map(|(node, _)| node.as_str()).collect();
         if !feasible.is_empty() {
-            let totals = self.totals(pod, &feasible);
+            let totals = self.totals(known, &here, &feasible);
             let best = feasible.iter().max_by_key(|node| (totals[**node], self.order(pod, node)));
             let node = (*best.unwrap()).to_owned();
             return Answer::Place { total: Some(totals[node.as_str()]), node };
         }
         let mut message = format!("0/{} nodes are available: ", self.nodes.len());
         message += &format!("{}.", aggregate(statuses.values()));
-        self.preempt(pod, &statuses, message)
+        self.preempt(known, &here, &statuses, message)
     }
 
     fn order(&self, pod: &Pod, node: &str) -> u64 {
@@ -79,36 +125,45 @@ impl World {
     }
 
     /// Both passes.
-    fn status(&self, pod: &Pod, node: &str, here: &[&Pod]) -> Status {
+    fn status(&self, known: &Known, node: &str, here: &[&Known]) -> Status {
+        let pod = &known.pod;
         let ahead = self.nominated.iter().filter(|(other, at)| *at == node && *other != uid(pod));
         let ahead = ahead.filter_map(|(other, _)| self.pods.get(other));
-        let ahead = ahead.filter(|(other, at)| at.is_none() && priority(other) >= priority(pod));
-        let mut with: Vec<&Pod> = here.to_vec();
-        with.extend(ahead.map(|(other, _)| other));
+        let is_ahead = |one: &&Known| one.node.is_none() && priority(&one.pod) >= priority(pod);
+        let mut with: Vec<&Known> = here.to_vec();
+        with.extend(ahead.filter(is_ahead));
         if with.len() > here.len() {
-            let first = filter(pod, &self.nodes[node], &with);
+            let first = self.filter(known, node, &with);
             if first != Status::Ok {
                 return first;
             }
         }
-        filter(pod, &self.nodes[node], here)
+        self.filter(known, node, here)
     }
 
-    fn totals<'a>(&self, pod: &Pod, feasible: &[&'a str]) -> BTreeMap<&'a str, i64> {
+    fn totals<'a>(
+        &self,
+        known: &Known,
+        here: &Here<'_>,
+        feasible: &[&'a str],
+    ) -> BTreeMap<&'a str, i64> {
+        let pod = &known.pod;
         let raw = |score: &dyn Fn(&Node) -> i64| -> Vec<i64> {
-            feasible.iter().map(|node| score(&self.nodes[*node])).collect()
+            feasible.iter().map(|node| score(&self.nodes[*node].node)).collect()
         };
         let taints = normalised(raw(&|node| soft_taints(pod, node)), true);
         let affinity = normalised(raw(&|node| preferred(pod, node)), false);
+        let nodes: Vec<&Node> = feasible.iter().map(|name| &self.nodes[*name].node).collect();
+        let company = company::scores(pod, &nodes, &self.cluster());
         let mut totals = BTreeMap::new();
         for (at, name) in feasible.iter().enumerate() {
-            let node = &self.nodes[*name];
-            let here = self.on(name);
-            let mut total = 3 * taints[at] + self.images(pod, node);
+            let place = &self.nodes[*name];
+            let here = &here[name];
+            let mut total = 3 * taints[at] + self.images(pod, &place.node) + company[at];
             if has_preferred(pod) {
                 total += 2 * affinity[at];
             }
-            total += least_allocated(pod, node, &here) + balanced(pod, node, &here);
+            total += least_allocated(known, place, here) + balanced(known, place, here);
             totals.insert(*name, total);
         }
         totals
@@ -127,7 +182,8 @@ impl World {
         let mut sum = 0_i64;
         for container in &containers {
             let image = container.image.as_deref().unwrap();
-            let holders = self.nodes.values().filter(|node| size(node, image).is_some()).count();
+            let nodes = self.nodes.values().map(|place| &place.node);
+            let holders = nodes.filter(|node| size(node, image).is_some()).count();
             let share = holders as f64 / self.nodes.len() as f64;
             sum += (size(node, image).unwrap_or(0) as f64 * share) as i64;
         }
@@ -135,7 +191,14 @@ impl World {
         100 * (sum.clamp(least, most) - least) / (most - least)
     }
 
-    fn preempt(&self, pod: &Pod, statuses: &BTreeMap<&String, Status>, message: String) -> Answer {
+    fn preempt(
+        &self,
+        known: &Known,
+        here: &Here<'_>,
+        statuses: &BTreeMap<&String, Status>,
+        message: String,
+    ) -> Answer {
+        let pod = &known.pod;
         let reject = |message, nominate, victims| Answer::Reject { message, nominate, victims };
         if pod.spec.as_ref().unwrap().preemption_policy.as_deref() == Some("Never") {
             let why = "preemption: not eligible due to preemptionPolicy=Never.";
@@ -150,7 +213,7 @@ impl World {
                 failures.push(Status::Unresolvable(vec![why]));
                 continue;
             }
-            match self.clear(pod, node) {
+            match self.clear(known, node, &here[node.as_str()]) {
                 Err(status) => failures.push(status),
                 Ok(victims) => {
                     let top = victims.iter().map(|(one, _)| priority(one)).max().unwrap();
@@ -182,38 +245,45 @@ impl World {
     }
 
     /// Who must go from a node, most important first.
-    fn clear(&self, pod: &Pod, node: &str) -> Result<Vec<(&Pod, bool)>, Status> {
-        let (mut lower, mut kept): (Vec<&Pod>, Vec<&Pod>) =
-            self.on(node).into_iter().partition(|one| priority(one) < priority(pod));
+    fn clear<'a>(
+        &self,
+        known: &Known,
+        node: &str,
+        here: &[&'a Known],
+    ) -> Result<Vec<(&'a Pod, bool)>, Status> {
+        let (mut lower, mut kept): (Vec<&Known>, Vec<&Known>) =
+            here.iter().copied().partition(|one| priority(&one.pod) < priority(&known.pod));
         if lower.is_empty() {
             let why = "No preemption victims found for incoming pod".to_owned();
             return Err(Status::Unresolvable(vec![why]));
         }
-        let status = self.status(pod, node, &kept);
+        let status = self.status(known, node, &kept);
         if status != Status::Ok {
             return Err(status);
         }
-        lower.sort_by_key(|one| (-i64::from(priority(one)), started(one), uid(one).to_owned()));
+        lower.sort_by_key(|one| {
+            (-i64::from(priority(&one.pod)), started(&one.pod), uid(&one.pod).to_owned())
+        });
         let violating = self.violating(&lower);
         let is_violating = |one: &Pod| violating.contains(uid(one));
         let mut order = lower.clone();
-        order.sort_by_key(|one| !is_violating(one));
+        order.sort_by_key(|one| !is_violating(&one.pod));
         let mut gone: BTreeSet<&str> = BTreeSet::new();
         for one in order {
             kept.push(one);
-            if self.status(pod, node, &kept) != Status::Ok {
+            if self.status(known, node, &kept) != Status::Ok {
                 kept.pop();
-                gone.insert(uid(one));
+                gone.insert(uid(&one.pod));
             }
         }
-        let victims = lower.into_iter().filter(|one| gone.contains(uid(one)));
+        let victims = lower.into_iter().map(|one| &one.pod).filter(|one| gone.contains(uid(one)));
         Ok(victims.map(|one| (one, is_violating(one))).collect())
     }
 
-    fn violating(&self, pods: &[&Pod]) -> BTreeSet<String> {
+    fn violating(&self, pods: &[&Known]) -> BTreeSet<String> {
         let mut violating = BTreeSet::new();
         let mut left: Vec<i32> = self.budgets.iter().map(|one| allowed(one)).collect();
-        for pod in pods {
+        for pod in pods.iter().map(|one| &one.pod) {
             for (budget, left) in self.budgets.iter().zip(&mut left) {
                 let wanted = budget.spec.as_ref().unwrap().selector.as_ref().unwrap();
                 let wanted = wanted.match_labels.as_ref().unwrap();
@@ -262,7 +332,8 @@ fn normalised(raw: Vec<i64>, reverse: bool) -> Vec<i64> {
 }
 
 /// The filters in their order; the first that rejects has the word.
-fn filter(pod: &Pod, node: &Node, here: &[&Pod]) -> Status {
+pub(crate) fn filter(known: &Known, place: &Place, here: &[&Known]) -> Status {
+    let (pod, node) = (&known.pod, &place.node);
     let unresolvable = |why: &str| Status::Unresolvable(vec![why.to_owned()]);
     let spec = pod.spec.as_ref().unwrap();
     let terms = required(pod);
@@ -290,27 +361,26 @@ fn filter(pod: &Pod, node: &Node, here: &[&Pod]) -> Status {
     if !is_selected || !is_wanted {
         return unresolvable("node(s) didn't match Pod's node affinity/selector");
     }
-    if here.iter().any(|other| ports(pod).iter().any(|a| ports(other).iter().any(|b| clash(a, b))))
-    {
+    let taken = || here.iter().flat_map(|other| &other.ports);
+    if known.ports.iter().any(|port| taken().any(|other| clash(port, other))) {
         let why = "node(s) didn't have free ports for the requested pod ports";
         return Status::Unschedulable(vec![why.to_owned()]);
     }
-    fit(pod, node, here)
+    fit(known, &place.offer, here)
 }
 
-fn fit(pod: &Pod, node: &Node, here: &[&Pod]) -> Status {
-    let offer = offered(node);
+fn fit(known: &Known, offer: &Amounts, here: &[&Known]) -> Status {
     let mut reasons = Vec::new();
     let mut is_hopeless = false;
     if here.len() as i64 + 1 > offer.get("pods").copied().unwrap_or(0) {
         reasons.push("Too many pods".to_owned());
     }
-    for (name, amount) in requests(pod, false).into_iter().filter(|(_, amount)| *amount > 0) {
-        let taken: i64 = here.iter().map(|one| part(&requests(one, false), &name)).sum();
-        let offered = part(&offer, &name);
-        if amount > offered - taken {
+    for (name, amount) in known.requests.iter().filter(|(_, amount)| **amount > 0) {
+        let taken: i64 = here.iter().map(|one| part(&one.requests, name)).sum();
+        let offered = part(offer, name);
+        if *amount > offered - taken {
             reasons.push(format!("Insufficient {name}"));
-            is_hopeless |= amount > offered;
+            is_hopeless |= *amount > offered;
         }
     }
     match (reasons.is_empty(), is_hopeless) {
@@ -380,13 +450,13 @@ fn requests(pod: &Pod, with_defaults: bool) -> Amounts {
     most
 }
 
-fn least_allocated(pod: &Pod, node: &Node, here: &[&Pod]) -> i64 {
-    let (offer, own) = (offered(node), requests(pod, true));
+fn least_allocated(known: &Known, place: &Place, here: &[&Known]) -> i64 {
+    let (offer, own) = (&place.offer, &known.padded);
     let (mut sum, mut weights) = (0, 0);
     for name in ["cpu", "memory"] {
-        let capacity = part(&offer, name);
-        let taken: i64 = here.iter().map(|one| part(&requests(one, true), name)).sum();
-        let wanted = taken + part(&own, name);
+        let capacity = part(offer, name);
+        let taken: i64 = here.iter().map(|one| part(&one.padded, name)).sum();
+        let wanted = taken + part(own, name);
         if capacity > 0 {
             sum += if wanted > capacity { 0 } else { (capacity - wanted) * 100 / capacity };
             weights += 1;
@@ -395,17 +465,17 @@ fn least_allocated(pod: &Pod, node: &Node, here: &[&Pod]) -> i64 {
     if weights == 0 { 0 } else { sum / weights }
 }
 
-fn balanced(pod: &Pod, node: &Node, here: &[&Pod]) -> i64 {
-    let (offer, own) = (offered(node), requests(pod, false));
-    if part(&own, "cpu") == 0 && part(&own, "memory") == 0 {
+fn balanced(known: &Known, place: &Place, here: &[&Known]) -> i64 {
+    let (offer, own) = (&place.offer, &known.requests);
+    if part(own, "cpu") == 0 && part(own, "memory") == 0 {
         return 0;
     }
     let mut fractions = Vec::new();
     for name in ["cpu", "memory"] {
-        let capacity = part(&offer, name);
-        let taken: i64 = here.iter().map(|one| part(&requests(one, false), name)).sum();
+        let capacity = part(offer, name);
+        let taken: i64 = here.iter().map(|one| part(&one.requests, name)).sum();
         if capacity > 0 {
-            let fraction = (taken + part(&own, name)) as f64 / capacity as f64;
+            let fraction = (taken + part(own, name)) as f64 / capacity as f64;
             fractions.push(fraction.min(1.0));
         }
     }

@@ -1,11 +1,12 @@
 //! The incremental engine equals brute force, pod by pod, whatever happens in between.
 
 mod brute;
+mod company;
 mod random;
 
 use std::sync::Arc;
 
-use brute::{Answer, World};
+use brute::{Answer, Known, Place, World};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use random::Random;
 use sched::profile::Profile;
@@ -60,20 +61,20 @@ impl Rig {
 
     fn set_node(&mut self, name: &str) {
         let node: Node = self.random.node(name);
-        self.world.nodes.insert(name.to_owned(), node.clone());
+        self.world.nodes.insert(name.to_owned(), Place::new(node.clone()));
         self.apply(Change::Node(Update::Upsert(Arc::new(node))));
     }
 
     fn add_pod(&mut self) {
         self.made += 1;
         let pod: Pod = self.random.pod(self.made);
-        self.world.pods.insert(brute::uid(&pod).to_owned(), (pod.clone(), None));
+        self.world.pods.insert(brute::uid(&pod).to_owned(), Known::new(pod.clone()));
         self.apply(Change::Pod(Update::Upsert(Arc::new(pod))));
     }
 
     /// The pod is gone, from wherever it was.
     fn delete_pod(&mut self, uid: &str) {
-        let Some((pod, _)) = self.world.pods.remove(uid) else { return };
+        let Some(Known { pod, .. }) = self.world.pods.remove(uid) else { return };
         self.world.nominated.remove(uid);
         self.binding.retain(|one| one != uid);
         let name = pod.metadata.name.as_deref().unwrap();
@@ -84,7 +85,9 @@ impl Rig {
     /// The API server confirms a binding.
     fn confirm(&mut self, uid: &str) {
         self.binding.retain(|one| one != uid);
-        let Some((pod, Some(node))) = self.world.pods.get_mut(uid) else { return };
+        let Some(Known { pod, node: Some(node), .. }) = self.world.pods.get_mut(uid) else {
+            return;
+        };
         pod.spec.as_mut().unwrap().node_name = Some(node.clone());
         let pod = pod.clone();
         if self.random.below(2) == 0 {
@@ -98,8 +101,8 @@ impl Rig {
 
     fn fail_binding(&mut self, uid: &str) {
         self.binding.retain(|one| one != uid);
-        if let Some((_, node)) = self.world.pods.get_mut(uid) {
-            *node = None;
+        if let Some(known) = self.world.pods.get_mut(uid) {
+            known.node = None;
         }
         let failure = BindFailure::Error("no luck".to_owned());
         self.engine.bind_failed(uid, failure, Time::from_secs(self.now));
@@ -110,7 +113,7 @@ impl Rig {
     }
 
     fn placed(&self) -> Vec<String> {
-        let pods = self.world.pods.iter().filter(|(_, (_, node))| node.is_some());
+        let pods = self.world.pods.iter().filter(|(_, known)| known.node.is_some());
         pods.map(|(uid, _)| uid.clone()).collect()
     }
 
@@ -172,9 +175,9 @@ impl Rig {
         self.dying = dying;
     }
 
-    /// Decides everything that waits, comparing each decision.
+    /// Decides about what waits, comparing each decision.
     fn drain(&mut self) {
-        for _ in 0..50 {
+        for _ in 0..2 {
             let Some(attempt) = self.engine.next(Time::from_secs(self.now)) else { return };
             self.compare(&attempt);
         }
@@ -183,8 +186,9 @@ impl Rig {
     fn compare(&mut self, attempt: &Attempt) {
         self.decisions += 1;
         let uid = attempt.pod.uid.to_string();
-        let (pod, _) = self.world.pods[&uid].clone();
-        let want = self.world.decide(&pod);
+        let known = &self.world.pods[&uid];
+        let want = self.world.decide(known);
+        let pod = known.pod.clone();
         let name = &attempt.pod.name;
         match (&attempt.outcome, want) {
             (Outcome::Place(place), Answer::Place { node, total }) => {
@@ -194,7 +198,7 @@ impl Rig {
                     let parts: i64 = place.why.winner.parts.iter().map(|(_, part)| part).sum();
                     assert_eq!(parts, total, "{name}: parts add up");
                 }
-                self.world.pods.get_mut(&uid).unwrap().1 = Some(node);
+                self.world.pods.get_mut(&uid).unwrap().node = Some(node);
                 self.world.nominated.remove(&uid);
                 self.binding.push(uid);
             }
@@ -228,7 +232,7 @@ impl Rig {
         let pods = &self.world.pods;
         self.world.nominated.retain(|other, at| {
             *at != node
-                || pods.get(other).is_none_or(|(other, _)| brute::priority(other) >= priority)
+                || pods.get(other).is_none_or(|other| brute::priority(&other.pod) >= priority)
         });
         self.world.nominated.insert(brute::uid(pod).to_owned(), node);
     }

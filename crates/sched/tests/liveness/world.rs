@@ -15,8 +15,8 @@ const ZONES: [&str; 3] = ["1", "2", ""];
 const KEYS: [&str; 2] = ["zone", "kubernetes.io/hostname"];
 
 #[derive(Default)]
-pub struct World {
-    pub pods: BTreeMap<String, Arc<Pod>>,
+pub(crate) struct World {
+    pub(crate) pods: BTreeMap<String, Arc<Pod>>,
     nodes: BTreeMap<String, Arc<Node>>,
     namespaces: BTreeMap<String, Arc<Namespace>>,
     next: u64,
@@ -24,7 +24,7 @@ pub struct World {
 
 impl World {
     /// Objects after one more thing has happened.
-    pub fn step(&mut self, random: &mut Random) -> Vec<Change> {
+    pub(crate) fn step(&mut self, random: &mut Random) -> Vec<Change> {
         let waiting = self.waiting().len();
         match random.below(20) {
             0 => self.set_node(random, true),
@@ -40,7 +40,7 @@ impl World {
     }
 
     /// Everything there is, as a list would show it.
-    pub fn everything(&self) -> Vec<Change> {
+    pub(crate) fn everything(&self) -> Vec<Change> {
         let namespaces = self.namespaces.values();
         let nodes = self.nodes.values();
         let pods = self.pods.values();
@@ -51,7 +51,7 @@ impl World {
     }
 
     /// Pods without a node that are not on their way out: uid, namespace, name.
-    pub fn waiting(&self) -> Vec<(String, String, String)> {
+    pub(crate) fn waiting(&self) -> Vec<(String, String, String)> {
         let is_waiting = |pod: &Pod| {
             let spec = pod.spec.as_ref();
             spec.is_some_and(|spec| spec.node_name.is_none())
@@ -66,7 +66,7 @@ impl World {
     }
 
     /// False when the pod is gone or going.
-    pub fn bind(&mut self, uid: &str, node: &str) -> bool {
+    pub(crate) fn bind(&mut self, uid: &str, node: &str) -> bool {
         self.edit(uid, |pod| {
             if pod.metadata.deletion_timestamp.is_none() {
                 pod.spec.get_or_insert_default().node_name = Some(node.to_owned());
@@ -80,16 +80,16 @@ impl World {
         spec.is_some_and(|spec| spec.node_name.is_some())
     }
 
-    pub fn evict(&mut self, uid: &str) -> bool {
+    pub(crate) fn evict(&mut self, uid: &str) -> bool {
         let time = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
         self.edit(uid, |pod| pod.metadata.deletion_timestamp = Some(time))
     }
 
-    pub fn nominate(&mut self, uid: &str, node: Option<String>) -> bool {
+    pub(crate) fn nominate(&mut self, uid: &str, node: Option<String>) -> bool {
         self.edit(uid, |pod| pod.status.get_or_insert_default().nominated_node_name = node)
     }
 
-    pub fn tell(&self, uid: &str) -> String {
+    pub(crate) fn tell(&self, uid: &str) -> String {
         let pod = self.pods.get(uid);
         pod.map_or_else(String::new, |pod| serde_json::to_string(&**pod).unwrap_or_default())
     }
@@ -282,7 +282,7 @@ fn spec(random: &mut Random) -> Value {
 }
 
 /// One line for a failure's message.
-pub fn brief(change: &Change) -> String {
+pub(crate) fn brief(change: &Change) -> String {
     let text = match change {
         Change::Pod(Update::Upsert(pod)) => serde_json::to_string(&**pod),
         Change::Node(Update::Upsert(node)) => serde_json::to_string(&**node),
