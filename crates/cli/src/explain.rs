@@ -1,9 +1,10 @@
-//! `tidepool explain`: where does a number come from?
+//! `tidepool explain`: where does a number come from, and why is a pod where it is?
 //!
-//! The objects are fetched and given to the very function the manager uses, so that what is
-//! explained is what happens.
+//! The objects are fetched and given to the very function the manager or the scheduler uses, so
+//! that what is explained is what happens.
 
 mod lines;
+mod pod;
 
 use std::collections::BTreeMap;
 
@@ -26,16 +27,18 @@ use serde::Serialize;
 use crate::object::Cluster;
 use crate::{Outcome, output};
 
-/// Explain where a number comes from
+/// Explain where a number comes from, or why a pod is where it is
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Node(NodeArguments),
+    Pod(pod::Arguments),
 }
 
 impl Command {
     pub(crate) async fn run(self) -> anyhow::Result<Outcome> {
         match self {
             Self::Node(arguments) => arguments.run().await,
+            Self::Pod(arguments) => arguments.run().await,
         }
     }
 }
@@ -191,9 +194,10 @@ mod tests {
     }
 
     fn typed(what: &str) -> NodeArguments {
-        let Typed { command: Command::Node(arguments) } =
-            Typed::parse_from(["explain", "node", "n1", what]);
-        arguments
+        match Typed::parse_from(["explain", "node", "n1", what]).command {
+            Command::Node(arguments) => arguments,
+            Command::Pod(arguments) => panic!("{arguments:?}"),
+        }
     }
 
     fn object<T: DeserializeOwned>(value: serde_json::Value) -> T {

@@ -14,6 +14,7 @@ mod manager;
 mod object;
 mod output;
 mod reference;
+mod scheduler;
 mod state;
 mod up;
 
@@ -47,11 +48,12 @@ enum Command {
     Down(down::Arguments),
     Agent(agent::Arguments),
     Manager(Box<manager::Arguments>),
+    Scheduler(scheduler::Arguments),
     Get(object::get::Arguments),
     Apply(object::apply::Arguments),
     Delete(object::delete::Arguments),
     Doctor(doctor::Arguments),
-    /// Explain where a number comes from
+    /// Explain where a number comes from, or why a pod is where it is
     #[command(subcommand)]
     Explain(explain::Command),
     /// Check configuration, or show what a node gets from it
@@ -87,6 +89,9 @@ fn main() -> ExitCode {
     if let Some(words) = words_of_link(manager::koord_manager::LINK) {
         return finish(manager::koord_manager::run(words));
     }
+    if let Some(words) = words_of_link(scheduler::koord_scheduler::LINK) {
+        return finish(scheduler::koord_scheduler::run(words));
+    }
     let arguments = Arguments::parse();
     logging::start(arguments.verbose);
     let result = match arguments.command {
@@ -94,6 +99,7 @@ fn main() -> ExitCode {
         Command::Down(arguments) => arguments.run(),
         Command::Agent(arguments) => arguments.run(),
         Command::Manager(arguments) => arguments.run(),
+        Command::Scheduler(arguments) => arguments.run(),
         Command::Get(arguments) => object::run(arguments.run()),
         Command::Apply(arguments) => object::run(arguments.run()),
         Command::Delete(arguments) => object::run(arguments.run()),

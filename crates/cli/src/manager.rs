@@ -136,7 +136,7 @@ fn place(webhook: &mut webhook::Options, namespace: &str, host: Option<String>) 
 }
 
 /// A name that no other replica has: the host's and this process's.
-fn identity() -> String {
+pub(crate) fn identity() -> String {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     format!("{host}_{}", std::process::id())
 }
@@ -145,27 +145,38 @@ impl Plan {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         runtime.block_on(async {
-            let client = connect(self.kubeconfig.as_deref()).await?;
-            let shutdown = CancellationToken::new();
-            let (mut interrupt, mut terminate) =
-                (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-            let stop = shutdown.clone();
-            let signals = tokio::spawn(async move {
-                tokio::select! {
-                    _ = interrupt.recv() => {}
-                    _ = terminate.recv() => {}
-                }
-                stop.cancel();
-            });
-            let result = run(client, self.options, shutdown).await;
-            signals.abort();
-            result?;
+            let client = connect(self.kubeconfig.as_deref(), MANAGER_USER_AGENT).await?;
+            until_signal(|shutdown| run(client, self.options, shutdown)).await??;
             Ok(Outcome::Done)
         })
     }
 }
 
-async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
+/// Runs something that Ctrl-C or a termination tells to end.
+pub(crate) async fn until_signal<F: Future>(
+    run: impl FnOnce(CancellationToken) -> F,
+) -> anyhow::Result<F::Output> {
+    let shutdown = CancellationToken::new();
+    let (mut interrupt, mut terminate) =
+        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let stop = shutdown.clone();
+    let signals = tokio::spawn(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        stop.cancel();
+    });
+    let result = run(shutdown).await;
+    signals.abort();
+    Ok(result)
+}
+
+/// A client for a long-running part of the cluster, which says its name.
+pub(crate) async fn connect(
+    kubeconfig: Option<&Path>,
+    name: &'static str,
+) -> anyhow::Result<Client> {
     let mut config = match kubeconfig {
         Some(path) => {
             let read = Kubeconfig::read_from(path)?;
@@ -173,11 +184,9 @@ async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
         }
         None => kube::Config::infer()
             .await
-            .context("no cluster to manage; name one with --kubeconfig")?,
+            .context("no cluster to work for; name one with --kubeconfig")?,
     };
-    config
-        .headers
-        .push((http::header::USER_AGENT, http::HeaderValue::from_static(MANAGER_USER_AGENT)));
+    config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(name)));
     Ok(Client::try_from(config)?)
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  store <── API <── loopback, TLS, token ──┬── kubectl
-//!                                           ├── controllers, manager with webhooks
+//!                                           ├── controllers, scheduler, manager with webhooks
 //!                                           ├── node: runs pods as processes
 //!                                           ├── agent: measures them
 //!                                           └── hollow nodes
@@ -26,10 +26,11 @@ use std::sync::Arc;
 use anyhow::Context;
 use apiserver::store::{Limits, Store};
 use clap::Args;
+use cluster::controllers;
 use cluster::hollow::{self, HollowConfig};
 use cluster::node::{self, Logs, NodeConfig, Shim};
-use cluster::{controllers, controllers::Settings};
 use control::manager::{Manager, ManagerError};
+use control::scheduler;
 use control::webhook::Readiness;
 use futures_util::{FutureExt, TryFutureExt};
 use host::cgroup::Tree;
@@ -202,8 +203,9 @@ impl Plan {
         let config = self.node_config();
         let fleet = HollowConfig::new(self.hollow);
         let client = || client.clone();
-        components.start("controllers", |token| {
-            controllers::run_with(client(), Settings::default(), token).err_into()
+        components.start("controllers", |token| controllers::run(client(), token).err_into());
+        components.start("scheduler", |token| {
+            scheduler::run(client(), scheduler::Options::on_one_machine(), token).err_into()
         });
         components.start("node", |token| node::run(config, client(), registered, token).err_into());
         if self.hollow > 0 {

@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 use crate::model::{Class, Node};
 use crate::queue::{self, Hint};
-use crate::snapshot::{Change, NodeIx, PodIx, Snapshot};
+use crate::snapshot::{Change, ClaimKey, NodeIx, PodIx, Snapshot};
 use crate::verdict::{Code, Verdict};
 
 /// What may be looked at while preparing for a class.
@@ -220,6 +220,8 @@ pub enum Subject {
         before: Option<Arc<Class>>,
         after: Option<Arc<Class>>,
     },
+    /// A PersistentVolumeClaim.
+    Claim(ClaimKey),
     /// What a node reports of itself beside its own object, which plugins have noted already.
     Report(NodeIx),
     /// An object that plugins keep in their own state, which holds it already.

@@ -6,6 +6,7 @@
 mod allocation;
 mod balanced_allocation;
 mod domains;
+mod dynamic_resources;
 mod fit_plus;
 mod image_locality;
 mod inter_pod;
@@ -17,6 +18,8 @@ mod node_ports;
 mod node_resources_fit;
 mod node_unschedulable;
 mod numa_resource;
+#[cfg(test)]
+mod rig;
 mod scarce_resources;
 mod scheduling_gates;
 mod scheduling_hint;
@@ -24,7 +27,7 @@ mod spread;
 mod taint_toleration;
 #[cfg(test)]
 mod trial;
-pub mod wakes;
+mod volumes;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -39,6 +42,7 @@ use crate::profile::Point::{
 use crate::queue::Resource::{Node, NodeMetric, NodeResourceTopology, OwnPod, Pod};
 use crate::queue::{Actions, Interest, PluginId, Wake};
 use crate::snapshot::Snapshot;
+use volumes::{binding, limits, restrictions, zone};
 
 /// One plugin: its name, where it takes part, and how it is made.
 #[derive(Debug)]
@@ -153,10 +157,42 @@ pub const TABLE: &[Row] = &[
         build: node_resources_fit::build,
     },
     Row {
+        name: restrictions::NAME,
+        points: &[PreFilter, Filter],
+        weight: 0,
+        wakes: restrictions::WAKES,
+        is_default: true,
+        build: restrictions::build,
+    },
+    Row {
+        name: limits::NAME,
+        points: &[PreFilter, Filter],
+        weight: 0,
+        wakes: limits::WAKES,
+        is_default: true,
+        build: limits::build,
+    },
+    Row {
+        name: binding::NAME,
+        points: &[PreFilter, Filter, Reserve, PreBind],
+        weight: 0,
+        wakes: binding::WAKES,
+        is_default: true,
+        build: binding::build,
+    },
+    Row {
+        name: zone::NAME,
+        points: &[PreFilter, Filter],
+        weight: 0,
+        wakes: zone::WAKES,
+        is_default: true,
+        build: zone::build,
+    },
+    Row {
         name: spread::NAME,
         points: FILTER_AND_SCORE,
         weight: 2,
-        wakes: Interest::Every,
+        wakes: spread::WAKES,
         is_default: true,
         build: spread::build,
     },
@@ -164,9 +200,17 @@ pub const TABLE: &[Row] = &[
         name: inter_pod::NAME,
         points: FILTER_AND_SCORE,
         weight: 2,
-        wakes: Interest::Every,
+        wakes: inter_pod::WAKES,
         is_default: true,
         build: inter_pod::build,
+    },
+    Row {
+        name: dynamic_resources::NAME,
+        points: &[PreFilter, Filter],
+        weight: 0,
+        wakes: dynamic_resources::WAKES,
+        is_default: true,
+        build: dynamic_resources::build,
     },
     Row {
         name: DEFAULT_PREEMPTION,

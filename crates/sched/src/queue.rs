@@ -29,7 +29,6 @@ mod parked;
 mod permit;
 mod places;
 mod record;
-mod subject;
 #[cfg(test)]
 mod tests;
 
@@ -40,8 +39,6 @@ pub use event::{Actions, Event, Hint, Interest, Interests, PluginId, PluginSet, 
 pub use nominator::Nominator;
 pub use permit::{PERMIT_LIMIT, PermitWait};
 pub use record::{Backoff, Failure, Place, Record, Ticket};
-
-pub use subject::{Subject, node_changes, pod_changes};
 
 use crate::time::Time;
 use flight::{Flight, Slot};
@@ -105,6 +102,7 @@ pub struct Queue<S> {
     flight: Flight<S>,
     arrivals: u64,
     flushed: i64,
+    max_parked: Duration,
 }
 
 impl<S: Clone> Queue<S> {
@@ -125,7 +123,15 @@ impl<S: Clone> Queue<S> {
             flight: Flight::default(),
             arrivals: 0,
             flushed: i64::MIN,
+            max_parked: MAX_PARKED,
         }
+    }
+
+    /// Tries parked pods again after this span instead of [`MAX_PARKED`].
+    #[must_use]
+    pub fn flushing_after(mut self, span: Duration) -> Self {
+        self.max_parked = span;
+        self
     }
 
     /// Takes in a new pod. Of a known one only the ticket is renewed.
@@ -320,7 +326,7 @@ impl<S: Clone> Queue<S> {
             return;
         }
         self.flushed = window;
-        for slot in self.parked.parked_before(now - MAX_PARKED) {
+        for slot in self.parked.parked_before(now - self.max_parked) {
             self.enter(slot, Verdict::AfterPause, policy, now);
         }
     }
@@ -333,7 +339,7 @@ impl<S: Clone> Queue<S> {
         let pause = rejected.into_iter().chain(erred).min();
         let pause = pause.map(|expiry| Time::from_secs(expiry.saturating_add(1)));
         let flush = self.parked.oldest().map(|parked| {
-            let window = flush_window(parked + MAX_PARKED).max(self.flushed).saturating_add(1);
+            let window = flush_window(parked + self.max_parked).max(self.flushed).saturating_add(1);
             Time::from_secs(window.saturating_mul(FLUSH_SECONDS))
         });
         pause.into_iter().chain(flush).min().map(|at| at.max(now))

@@ -7,6 +7,7 @@ mod node;
 mod pod;
 mod requests;
 mod selectors;
+mod storage;
 
 pub use pod::PodFacts;
 pub use selectors::PodTermOwner;
@@ -15,7 +16,7 @@ use std::collections::BTreeMap;
 
 use api::protocol::pod::{OLD_SCHEDULING_HINT, RESOURCE_STATUS, SCHEDULING_HINT};
 
-use crate::model::{Labels, Names, Resources, Symbol};
+use crate::model::{Labels, Names, Resources, Selector, Symbol};
 
 /// Reads objects, interning names as it goes.
 #[derive(Debug)]
@@ -27,6 +28,13 @@ pub struct Reader<'a> {
 impl Reader<'_> {
     pub fn labels(&mut self, map: Option<&BTreeMap<String, String>>) -> Labels {
         map.into_iter().flatten().map(|(key, value)| self.pair(key, value)).collect()
+    }
+
+    /// A selector as services and replication controllers have it: labels, nothing else.
+    pub fn label_map(&mut self, map: Option<&BTreeMap<String, String>>) -> Selector {
+        let Some(map) = map else { return Selector::nothing() };
+        let requirements = map.iter().map(|(key, value)| self.equals(key, value)).collect();
+        Selector { requirements, is_absent: false }
     }
 
     fn pair(&mut self, key: &str, value: &str) -> (Symbol, Symbol) {

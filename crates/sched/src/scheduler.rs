@@ -14,6 +14,7 @@
 mod apply;
 mod attempt;
 mod change;
+mod facts;
 mod policy;
 mod turn;
 mod why;

@@ -15,6 +15,7 @@ mod log;
 mod pods;
 mod reports;
 mod room;
+mod storage;
 mod workloads;
 
 use std::collections::HashMap;
@@ -25,6 +26,9 @@ pub use extras::Extras;
 pub use log::{Change, Log, What};
 pub use pods::{Phase, Pod, PodIx, Pods};
 pub use room::{Room, Rooms};
+pub use storage::{
+    Attachment, Capacity, Claim, ClaimKey, Modes, Promise, Storage, StorageClass, Users, Volume,
+};
 pub use workloads::{Controller, Workloads};
 
 use crate::model::{Classes, HostPort, Names, Node, Resources, Symbol};

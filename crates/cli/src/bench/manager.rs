@@ -142,7 +142,7 @@ impl Arguments {
     }
 }
 
-fn typed<T: DeserializeOwned>(value: Value) -> anyhow::Result<T> {
+pub(super) fn typed<T: DeserializeOwned>(value: Value) -> anyhow::Result<T> {
     serde_json::from_value(value).context("the bench makes objects that exist")
 }
 
@@ -215,14 +215,14 @@ fn recompute(world: &mut World, in_force: &InForce) -> Duration {
     best
 }
 
-fn rss_mib() -> anyhow::Result<f64> {
+pub(super) fn rss_mib() -> anyhow::Result<f64> {
     let status = std::fs::read_to_string("/proc/self/status").context("cannot read /proc")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").trim().parse::<f64>().ok());
     Ok(kib.context("no VmRSS in /proc/self/status")? / 1024.0)
 }
 
-fn percentile(times: &[Duration], percent: usize) -> f64 {
+pub(super) fn percentile(times: &[Duration], percent: usize) -> f64 {
     let mut sorted = times.to_vec();
     sorted.sort_unstable();
     let rank = (sorted.len() * percent).div_ceil(100).saturating_sub(1);

@@ -18,6 +18,9 @@
 //!
 //! Counts are made once for a class of pods and then follow every pod that comes or goes.
 
+#[cfg(test)]
+mod tests;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -26,15 +29,25 @@ use serde_json::Value;
 
 use crate::model::{Class, Labels, PodAffinity, PodTerm, Symbol};
 use crate::plugin::{
-    Context, Epoch, Filtering, Follow, Normalise, Plugin, Prepared, Reads, Scoring, Work,
+    Context, Epoch, Event, Filtering, Follow, Normalise, Plugin, Prepared, Reads, Scoring, Subject,
+    Work,
 };
 use crate::plugins::{ArgsError, read_args};
+use crate::queue::{Actions, Hint, Interest, Resource, Wake};
 use crate::snapshot::{Change, Headcount, NodeIx, Snapshot, What};
 use crate::verdict::Verdict;
 
 use super::domains::Domains;
 
 pub(super) const NAME: &str = "InterPodAffinity";
+
+/// A node takes the domains of its pods with it, so its going matters, too.
+pub(super) const WAKES: Interest = Interest::Only(&[
+    Wake::new(Resource::Pod, Actions::ADD.or(Actions::DELETE).or(Actions::POD_LABEL)),
+    Wake::new(Resource::OwnPod, Actions::POD_LABEL),
+    Wake::new(Resource::Node, Actions::ADD.or(Actions::DELETE).or(Actions::NODE_LABEL)),
+    Wake::new(Resource::Namespace, Actions::ALL),
+]);
 
 const AFFINITY: u32 = 0;
 const ANTI_AFFINITY: u32 = 1;
@@ -101,6 +114,30 @@ impl Plugin for InterPodAffinity {
         }
         prepared
     }
+
+    /// Company changes for a pod when somebody it wants comes (or the last one it wanted goes,
+    /// which frees the first of its kind), when somebody it shuns goes, or somebody who shuns it.
+    fn hint(&self, snapshot: &Snapshot, class: &Class, event: &Event) -> Hint {
+        let Some(Subject::Pod { before, after }) = &event.subject else { return Hint::Queue };
+        if event.resource == Resource::OwnPod {
+            return Hint::Queue;
+        }
+        let is_new = event.actions.overlaps(Actions::ADD);
+        let before = before.as_deref().filter(|_| !is_new);
+        let own = &class.pod_affinity;
+        let is_wanted = |pod: Option<&Class>| {
+            pod.is_some_and(|pod| own.required.iter().all(|term| admits(term, pod, snapshot)))
+        };
+        let is_shunned = |pod: Option<&Class>| {
+            pod.is_some_and(|pod| {
+                any_admits(&own.anti_required, pod, snapshot)
+                    || any_admits(&pod.pod_affinity.anti_required, class, snapshot)
+            })
+        };
+        let after = after.as_deref();
+        let has_new_company = !own.required.is_empty() && is_wanted(before) != is_wanted(after);
+        Hint::queue_if(has_new_company || (is_shunned(before) && !is_shunned(after)))
+    }
 }
 
 const DEPENDS: &[Epoch] = &[Epoch::Company, Epoch::Namespaces];
@@ -120,7 +157,7 @@ fn any_admits(terms: &[PodTerm], class: &Class, snapshot: &Snapshot) -> bool {
 }
 
 /// Does the term mean pods of this class?
-pub(super) fn admits(term: &PodTerm, class: &Class, snapshot: &Snapshot) -> bool {
+fn admits(term: &PodTerm, class: &Class, snapshot: &Snapshot) -> bool {
     matches(term, class.namespace, &class.labels, snapshot)
 }
 

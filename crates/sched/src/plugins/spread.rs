@@ -18,23 +18,39 @@
 //! then follow every pod that comes or goes.
 
 mod ledger;
+#[cfg(test)]
+mod tests;
 
 use std::borrow::Cow;
 
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::model::{Selector, SpreadConstraint, Symbol, Unsatisfiable};
+use crate::model::{Class, Selector, SpreadConstraint, Symbol, Unsatisfiable};
 use crate::plugin::{
-    Context, Epoch, Filtering, Follow, Normalise, Plugin, Prepared, Reads, Scoring, Work,
+    Context, Epoch, Event, Filtering, Follow, Normalise, Plugin, Prepared, Reads, Scoring, Subject,
+    Work,
 };
 use crate::plugins::{ArgsError, read_args};
+use crate::queue::{Actions, Hint, Interest, Resource, Wake};
 use crate::snapshot::{Change, NodeIx, Snapshot, What};
 use crate::verdict::Verdict;
 
 use ledger::{Incoming, Ledger};
 
 pub(super) const NAME: &str = "PodTopologySpread";
+
+const COUNTED: Actions =
+    Actions::ADD.or(Actions::DELETE).or(Actions::POD_LABEL).or(Actions::POD_TERMINATING);
+const DIVIDED: Actions =
+    Actions::ADD.or(Actions::DELETE).or(Actions::NODE_LABEL).or(Actions::NODE_TAINT);
+
+pub(super) const WAKES: Interest = Interest::Only(&[
+    Wake::new(Resource::Pod, COUNTED),
+    Wake::new(Resource::OwnPod, Actions::POD_LABEL.or(Actions::POD_TOLERATION)),
+    Wake::new(Resource::Node, DIVIDED),
+    Wake::new(Resource::Workload, Actions::ALL),
+]);
 
 const SKEWED: u32 = 0;
 const MISSING: u32 = 1;
@@ -153,6 +169,28 @@ impl Plugin for PodTopologySpread {
             prepared.score = Scoring::Run(Reads::Cluster, Normalise::Own);
         }
         prepared
+    }
+
+    /// Counts change when a pod that some constraint counts comes, goes, or changes its labels.
+    fn hint(&self, snapshot: &Snapshot, class: &Class, event: &Event) -> Hint {
+        let Some(Subject::Pod { before, after }) = &event.subject else { return Hint::Queue };
+        if event.resource == Resource::OwnPod || class.spread.is_empty() {
+            return Hint::Queue;
+        }
+        let (is_new, is_going) = (
+            event.actions.overlaps(Actions::ADD),
+            event.actions.overlaps(Actions::POD_TERMINATING),
+        );
+        let before = before.as_deref().filter(|_| !is_new);
+        let after = after.as_deref().filter(|_| !is_going);
+        let counts = |pod: Option<&Class>, one: &SpreadConstraint| {
+            pod.is_some_and(|pod| {
+                pod.namespace == class.namespace
+                    && one.selector.matches(&pod.labels, &snapshot.names)
+            })
+        };
+        let mut constraints = class.spread.iter();
+        Hint::queue_if(constraints.any(|one| counts(before, one) != counts(after, one)))
     }
 }
 

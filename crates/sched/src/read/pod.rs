@@ -67,7 +67,7 @@ impl Reader<'_> {
     }
 
     /// The symbol of a name, when there is one.
-    fn name(&mut self, name: Option<&str>) -> Option<Symbol> {
+    pub(super) fn name(&mut self, name: Option<&str>) -> Option<Symbol> {
         name.filter(|name| !name.is_empty()).map(|name| self.names.intern(name))
     }
 

@@ -45,7 +45,7 @@ impl Reader<'_> {
         Selector { requirements: requirements.into(), is_absent: false }
     }
 
-    fn equals(&mut self, key: &str, value: &str) -> Requirement {
+    pub(super) fn equals(&mut self, key: &str, value: &str) -> Requirement {
         let (key, value) = self.pair(key, value);
         Requirement { key, operator: Operator::In, values: [value].into() }
     }

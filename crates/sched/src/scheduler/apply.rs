@@ -15,6 +15,7 @@ use api::kind::{NodeMetric, NodeResourceTopology};
 use k8s_openapi::api::core::v1 as wire;
 
 use super::change::{Change, Key, Update};
+use super::facts;
 use super::{Scheduler, Subject};
 use crate::model::{Class, Node, Symbol};
 use crate::plugin::Event;
@@ -35,18 +36,11 @@ impl Scheduler {
             Change::Pdb(Update::Delete(key)) => self.budgets.remove(&key),
             Change::NodeMetric(update) => self.set_metric(update, now),
             Change::NodeTopology(update) => self.set_topology(update, now),
-            Change::Namespace(_)
-            | Change::Pvc(_)
-            | Change::Pv(_)
-            | Change::StorageClass(_)
-            | Change::CsiNode(_)
-            | Change::CsiDriver(_)
-            | Change::CsiCapacity(_)
-            | Change::VolumeAttachment(_)
-            | Change::Service(_)
-            | Change::ReplicationController(_)
-            | Change::ReplicaSet(_)
-            | Change::StatefulSet(_) => {}
+            fact => {
+                if let Some(event) = facts::apply(&mut self.snapshot, &fact) {
+                    self.fire(event, now);
+                }
+            }
         }
     }
 
@@ -174,6 +168,7 @@ impl Scheduler {
     ) {
         let Some(found) = self.snapshot.pods.get(pod) else { return };
         let (phase, before) = (found.phase, Arc::clone(&found.class));
+        let begins_to_end = facts.is_terminating && !found.is_terminating;
         self.snapshot.extras.pod_seen(pod, object, &mut self.snapshot.resources);
         match (phase, facts.node) {
             (Phase::Pending, None) => self.update_pending(pod, facts, before, class, now),
@@ -190,9 +185,10 @@ impl Scheduler {
                 self.update_assigned(pod, facts, &before, &class, node);
                 let actions = match phase {
                     Phase::Assumed => Actions::ADD,
+                    _ if begins_to_end => Actions::POD_TERMINATING,
                     _ => pod_actions(&before, &class),
                 };
-                if phase == Phase::Assumed || before.id != class.id {
+                if phase == Phase::Assumed || begins_to_end || before.id != class.id {
                     self.pod_event(actions, Some(before), Some(class), now);
                 }
             }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 
+use crate::model::Names;
 use crate::plugin::Patch;
+use crate::snapshot::{ClaimKey, Promise};
 use crate::verdict::Rejection;
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -88,6 +90,19 @@ pub struct VolumeWork {
 }
 
 impl VolumeWork {
+    /// What was promised to a pod on its node, in words of the API.
+    pub(crate) fn of(promise: &Promise, names: &Names) -> Self {
+        let claim = |key: &ClaimKey| PodClaim {
+            namespace: names.text(key.namespace).to_owned(),
+            name: names.text(key.name).to_owned(),
+        };
+        let bind = promise.bind.iter();
+        Self {
+            bind: bind.map(|(volume, key)| (names.text(*volume).to_owned(), claim(key))).collect(),
+            provision: promise.provision.iter().map(claim).collect(),
+        }
+    }
+
     pub fn is_empty(&self) -> bool {
         self.bind.is_empty() && self.provision.is_empty()
     }

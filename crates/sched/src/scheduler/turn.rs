@@ -80,7 +80,10 @@ impl Scheduler {
             self.queue.done(&uid);
             self.placements.insert(&uid, Kept { choice });
         }
-        Outcome::Place(Box::new(Place { node: name, patch, volumes: VolumeWork::default(), why }))
+        let promised = self.snapshot.extras.storage.promised(pod);
+        let volumes = promised.map(|one| VolumeWork::of(one, &self.snapshot.names));
+        let volumes = volumes.unwrap_or_default();
+        Outcome::Place(Box::new(Place { node: name, patch, volumes, why }))
     }
 
     fn reserve(

@@ -10,13 +10,14 @@ use crate::model::{Names, Node, Resources};
 use crate::numa::Cells;
 use crate::time::Time;
 
-use super::{Company, NodeIx, Pod, PodIx, Workloads};
+use super::{Company, NodeIx, Pod, PodIx, Storage, Workloads};
 
 #[derive(Debug, Default)]
 pub struct Extras {
     /// Which kinds of pods run where.
     pub company: Company,
     pub workloads: Workloads,
+    pub storage: Storage,
     pub load: Loads,
     pub numa: Cells,
 }
@@ -55,6 +56,7 @@ impl Extras {
         resources: &Resources,
     ) {
         self.company.attached(at, &pod.class, pod.is_terminating);
+        self.storage.users.attached(&pod.class);
         self.load.attached(at, index, pod, names, resources);
         self.numa.attached(at, index, pod);
     }
@@ -62,6 +64,7 @@ impl Extras {
     /// A pod is no longer charged to a node.
     pub(super) fn detached(&mut self, at: NodeIx, index: PodIx, pod: &Pod) {
         self.company.detached(at, &pod.class, pod.is_terminating);
+        self.storage.users.detached(&pod.class);
         self.load.detached(at, index);
         self.numa.detached(at, index, pod);
     }
@@ -74,6 +77,7 @@ impl Extras {
 
     /// A pod is gone for good.
     pub fn pod_gone(&mut self, index: PodIx) {
+        self.storage.withdraw(index);
         self.load.pod_gone(index);
         self.numa.pod_gone(index);
     }
