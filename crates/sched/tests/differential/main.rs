@@ -1,6 +1,7 @@
 //! The incremental engine equals brute force, pod by pod, whatever happens in between.
 
 mod brute;
+mod company;
 mod random;
 
 use std::sync::Arc;
