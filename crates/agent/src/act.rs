@@ -9,13 +9,44 @@
 //! No strategy writes. Each posts what it wants ([`Wish`]) and the [`Arbiter`] folds all wishes for one
 //! file, orders the writes so that the kernel accepts them, reads back and remembers in the [`Ledger`]
 //! what was there before. Without wishes everything goes back to that.
+//!
+//! | file | question |
+//! |---|---|
+//! | [`scene`], [`facts`] | what does the cluster want, and what may a strategy look at? |
+//! | [`strategy`] | what does each strategy want of the kernel? |
+//! | [`rounds`], [`thread`] | who asks them, and how often? |
+//! | [`arbiter`], [`ledger`], [`place`] | how are wishes carried out and taken back? |
+//! | [`files`], [`cache`] | what is written besides control groups? |
+//! | [`reflex`] | what happens between two rounds? |
+//! | [`journal`], [`why`] | what was decided, and why? |
+//! | [`switch`] | who may turn all this off? |
 
 mod arbiter;
+mod cache;
+pub mod facts;
+mod files;
+pub mod journal;
 mod ledger;
 mod place;
 mod reflex;
+pub mod rounds;
+mod scene;
+pub mod strategy;
+pub mod switch;
+pub mod thread;
+mod why;
 
 pub use self::arbiter::{Arbiter, Change, Outcome, Wish};
+pub use self::facts::{Facts, Kernel, Settings};
+pub use self::files::{File, FileWish, Files};
+pub use self::journal::Journal;
 pub use self::ledger::{Ledger, LedgerError};
 pub use self::place::Place;
 pub use self::reflex::{Grant, Reflex, TICK};
+pub use self::rounds::Rounds;
+pub use self::scene::{NodeScene, SWITCH, Scene, SharedScene, SystemCpus};
+pub use self::thread::ActThread;
+pub use self::why::{Decision, Line, NODE, Resource, Why};
+
+#[cfg(test)]
+mod tests;

@@ -37,8 +37,27 @@ pub struct Config {
     /// A file that one agent at a time may hold.
     pub lock: Option<PathBuf>,
     pub audit: audit::Settings,
+    /// `None` only looks.
+    pub act: Option<Acting>,
     /// Where metrics, health and audit records are served; `None` serves nothing.
     pub listener: Option<TcpListener>,
+}
+
+/// How the agent acts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Acting {
+    /// Where the ledger and this machine's switch are; must survive the process.
+    pub dir: PathBuf,
+    /// Gives every kernel file back when the agent is told to end.
+    pub cleanup_on_exit: bool,
+    /// `--disable-unset-cpu-quota`: pods on CPUs of their own keep their quota.
+    pub keep_quota_of_bound: bool,
+}
+
+impl Acting {
+    pub fn new(dir: PathBuf) -> Self {
+        Self { dir, cleanup_on_exit: false, keep_quota_of_bound: false }
+    }
 }
 
 /// How the groups of pods are called.
@@ -81,6 +100,7 @@ impl Config {
             device_dir: DEVICE_INFO_DIR.into(),
             lock: None,
             audit: audit::Settings::default(),
+            act: None,
             listener: None,
         }
     }
@@ -104,14 +124,16 @@ impl Config {
             },
             device_dir: state_dir.join("devices"),
             lock: Some(state_dir.join("agent.lock")),
+            act: Some(Acting::new(state_dir)),
             ..new
         }
     }
 
-    /// Keeps nothing on disk: what was learned goes with the process.
+    /// What was learned goes with the process. What was changed on the machine stays on disk: it
+    /// outlives the process, and somebody has to know how it was.
     #[must_use]
     pub fn without_files(self) -> Self {
         let predict = PredictSettings { checkpoint_dir: None, ..self.predict };
-        Self { predict, lock: None, ..self }
+        Self { predict, ..self }
     }
 }

@@ -9,10 +9,12 @@
 //! | file | question |
 //! |---|---|
 //! | [`read`] | what of a pod does the agent look at? |
+//! | [`asked`] | what is asked for a pod? |
 //! | [`source`] | who is asked now, and when again? |
 //! | [`from_api`] | what does the API server say? |
 //! | [`from_kubelet`] | what does the kubelet say? |
 
+pub mod asked;
 pub mod from_api;
 pub mod from_kubelet;
 pub mod read;
@@ -21,6 +23,7 @@ pub mod source;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+pub use asked::{Asked, Bounds, ContainerAsked, EvictionAsked};
 pub use read::NodePod;
 
 /// The pods of this node by uid; unchanged pods keep their `Arc`.

@@ -3,7 +3,7 @@
 //! ```text
 //! API server ── Node, NodeSLO, NodeMetric, NodeResourceTopology, Device ──┐
 //! kubelet or API server ── pods                                           ├─> World ─> kernel threads
-//! control groups ── changes ──> pods                                      ┘            (collect, predict)
+//! control groups ── changes ──> pods                                      ┘    (collect, predict, act)
 //!                                                                                            │
 //! NodeMetric.status, NodeResourceTopology, Device, /metrics <────────────────────────────────┘
 //! ```
@@ -44,6 +44,8 @@ pub enum RunError {
     Lock { path: PathBuf, source: io::Error },
     #[error("cannot start thread {name}")]
     Thread { name: &'static str, source: io::Error },
+    #[error("cannot keep what was in kernel files before us")]
+    Ledger(#[from] crate::act::switch::SwitchError),
     #[error("part {name} ended unexpectedly")]
     Ended { name: &'static str },
     #[error("cannot serve metrics and health")]

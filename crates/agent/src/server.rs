@@ -14,9 +14,13 @@ use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use crate::act::Journal;
 use crate::audit::{Audit, PageError, Record};
 use crate::exposition::Exposition;
 use crate::health::Health;
+
+/// Where decisions are shown, as [`Page`](crate::act::journal::Page) in JSON.
+pub const DECISIONS: &str = "/decisions";
 
 const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4";
 
@@ -27,6 +31,8 @@ pub struct Shown {
     pub health: Health,
     /// `None` serves no `/events`.
     pub audit: Option<Audit>,
+    /// What was decided, and why.
+    pub journal: Journal,
 }
 
 /// Serves until shutdown.
@@ -51,6 +57,7 @@ fn router(shown: Shown) -> Router {
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .route(EVENTS, get(events))
+        .route(DECISIONS, get(decisions))
         .with_state(shown)
 }
 
@@ -67,6 +74,11 @@ async fn readyz(State(shown): State<Shown>) -> (StatusCode, String) {
     let is_ready = shown.health.lacking().is_empty();
     let status = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, shown.health.report())
+}
+
+async fn decisions(State(shown): State<Shown>) -> Response {
+    let body = serde_json::to_string(&shown.journal.page()).unwrap_or_default();
+    ([(CONTENT_TYPE, "application/json")], body).into_response()
 }
 
 #[derive(Debug, Deserialize)]
@@ -146,7 +158,12 @@ mod tests {
         for reason in ["a", "b", "c"] {
             audit.record(Record::node(Timestamp::UNIX_EPOCH, 1, reason, ""));
         }
-        Shown { metrics: Exposition::new("n1"), health: Health::default(), audit: Some(audit) }
+        Shown {
+            metrics: Exposition::new("n1"),
+            health: Health::default(),
+            audit: Some(audit),
+            journal: Journal::new("n1"),
+        }
     }
 
     async fn ask(shown: &Shown, path: &str, accept: &str) -> (StatusCode, HeaderMap, String) {
@@ -186,6 +203,26 @@ mod tests {
         let json: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!(json["Events"][0]["reason"], "c");
         assert!(json["NextPageToken"].is_string());
+    }
+
+    #[tokio::test]
+    async fn decisions_are_served_with_their_reasons() {
+        let shown = shown();
+        let why = crate::act::Why {
+            about: crate::act::NODE.to_owned(),
+            resource: crate::act::Resource::Cpu,
+            headline: "best-effort may use 5400m of 16".to_owned(),
+            bound_by: "threshold".to_owned(),
+            lines: vec![crate::act::Line::new(16_000, "capacity", "")],
+        };
+        shown.journal.decided("suppress", vec![why], Timestamp::UNIX_EPOCH);
+        let (status, _, text) = ask(&shown, DECISIONS, "*/*").await;
+        assert_eq!(status, StatusCode::OK);
+        let page: crate::act::journal::Page = serde_json::from_str(&text).unwrap();
+        assert_eq!(page, shown.journal.page());
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(json["decisions"][0]["boundBy"], "threshold");
+        assert_eq!(json["decisions"][0]["lines"][0]["amount"], 16_000);
     }
 
     #[tokio::test]

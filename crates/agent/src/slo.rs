@@ -5,6 +5,8 @@
 //! the default below it shows through. Features that are off get neutral values, so that switching
 //! one off resets the kernel. Extensions that nobody here knows are dropped.
 
+use std::collections::BTreeMap;
+
 use api::config::defaults::{as_agent_sees, built_in};
 use api::config::limits::{Rule, limits, pairs};
 use api::config::{Key, Layer, Source};
@@ -18,11 +20,34 @@ use serde_json::Value;
 
 use crate::view::HostApplicationView;
 
+/// Extensions we know begin so; those of others are none of our business.
+const OUR_EXTENSIONS: &str = "tidepool-";
+
 /// What the node follows, and which fields of the NodeSLO it had to leave out.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Merged {
     pub spec: NodeSloSpec,
     pub refused: Vec<Refused>,
+    /// Where each value comes from, by ConfigMap key and path: `cpu-burst-config.policy`.
+    pub sources: BTreeMap<String, Origin>,
+}
+
+/// A value of the configuration and who gave it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Origin {
+    pub value: String,
+    pub source: String,
+}
+
+impl Merged {
+    /// One setting with its source, in the words of `explain`.
+    pub fn cite(&self, setting: &str) -> String {
+        let name = setting.rsplit('.').next().unwrap_or(setting);
+        match self.sources.get(setting) {
+            Some(origin) => format!("{name} = {} ({})", origin.value, origin.source),
+            None => format!("{name} is not set"),
+        }
+    }
 }
 
 /// A field whose value breaks a rule.
@@ -47,17 +72,44 @@ pub fn merge(spec: Option<&NodeSloSpec>) -> Merged {
     let qos = lay(Key::Qos, json(&spec.resource_qos_strategy));
     let burst = lay(Key::Burst, json(&spec.cpu_burst_strategy));
     let system = lay(Key::System, json(&spec.system_strategy));
+    let qos = as_agent_sees(&qos);
+    let layers = [
+        (Key::Threshold, &threshold),
+        (Key::Qos, &qos),
+        (Key::Burst, &burst),
+        (Key::System, &system),
+    ];
     Merged {
+        sources: layers.into_iter().flat_map(|(key, layer)| origins(key, layer)).collect(),
         spec: NodeSloSpec {
             resource_used_threshold_with_be: Some(threshold.typed()),
-            resource_qos_strategy: Some(as_agent_sees(&qos).typed()),
+            resource_qos_strategy: Some(qos.typed()),
             cpu_burst_strategy: Some(burst.typed()),
             system_strategy: Some(system.typed()),
             host_applications: spec.host_applications.clone(),
-            extensions: None,
+            extensions: spec.extensions.as_ref().map(|all| {
+                let ours = all.iter().filter(|(key, _)| key.starts_with(OUR_EXTENSIONS));
+                ours.map(|(key, value)| (key.clone(), value.clone())).collect()
+            }),
         },
         refused,
     }
+}
+
+/// Every leaf under its full name.
+fn origins(key: Key, layer: &Layer) -> Vec<(String, Origin)> {
+    let named = layer.leaves().map(|(path, leaf)| {
+        let value = match &leaf.value {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let source = match &leaf.source {
+            Source::Cluster => "NodeSLO".to_owned(),
+            other => other.to_string(),
+        };
+        (format!("{key}.{}", path.join(".")), Origin { value, source })
+    });
+    named.collect()
 }
 
 fn json(section: &impl Serialize) -> Value {
@@ -219,9 +271,17 @@ mod tests {
             "resourceQOSStrategy": { "beClass": { "cpuQOS": { "enable": true } } },
         }));
         let merged = merge(Some(&given));
-        let threshold = merged.spec.resource_used_threshold_with_be.unwrap();
+        let threshold = merged.spec.resource_used_threshold_with_be.clone().unwrap();
         assert_eq!(threshold.cpu_suppress_threshold_percent, Some(80));
         assert_eq!(threshold.memory_evict_threshold_percent, Some(70));
+        assert_eq!(
+            merged.cite("resource-threshold-config.cpuSuppressThresholdPercent"),
+            "cpuSuppressThresholdPercent = 80 (NodeSLO)"
+        );
+        assert_eq!(
+            merged.cite("resource-threshold-config.cpuSuppressPolicy"),
+            "cpuSuppressPolicy = cpuset (built-in)"
+        );
         let be = merged.spec.resource_qos_strategy.unwrap().be_class.unwrap();
         assert_eq!(be.cpu_qos.unwrap().group_identity, Some(-1));
         assert_eq!(be.memory_qos.unwrap().wmark_ratio, Some(0), "still off, still neutral");

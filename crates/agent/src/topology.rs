@@ -23,11 +23,13 @@ pub mod take;
 pub mod zones;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use api::metadata::Wire;
 use api::metadata::node::SystemQosResource;
 use api::metadata::topology::{CpuBasicInfo, CpuInfo, CpuSharedPools, CpuTopology, PodCpuAllocs};
 use api::protocol::{node, topology as keys};
+use arc_swap::ArcSwapOption;
 use k8s_openapi::api::core::v1::Node;
 use units::{Bytes, CpuSet};
 
@@ -93,7 +95,16 @@ pub struct Topology {
     pub zones: Vec<NumaZone>,
     pub shared: CpuSharedPools,
     pub best_effort: CpuSharedPools,
+    /// Online CPUs, in order of id.
+    pub cpus: Vec<Cpu>,
+    /// CPUs that are reserved, or the SYSTEM class's alone.
+    pub excluded: CpuSet,
+    /// The kubelet binds pods to CPUs itself.
+    pub is_kubelet_static: bool,
 }
+
+/// The newest topology for those who act on it; none before the machine and the Node are known.
+pub type SharedTopology = Arc<ArcSwapOption<Topology>>;
 
 /// Why nothing can be said; what the object says stays.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -155,6 +166,9 @@ pub fn compute(inputs: &Inputs<'_>) -> Result<Topology, TopologyError> {
         zones,
         shared: pools.shared,
         best_effort: pools.best_effort,
+        cpus: machine.cpus.clone(),
+        excluded,
+        is_kubelet_static: manager.is_static(),
     })
 }
 

@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use units::{Bytes, MilliCpu, Rounding};
 
+use crate::act::{NodeScene, Scene, SharedScene};
 use crate::exposition::{Exposition, Group};
 use crate::object::Seen;
 use crate::pods::Pods;
@@ -55,8 +56,13 @@ struct Settings {
     measured: Option<NodeMetricSpec>,
 }
 
-/// Keeps `world` up to date until shutdown.
-pub async fn follow(gathering: Gathering, world: SharedWorld, shutdown: CancellationToken) {
+/// Keeps `world`, and `scene` for the acting side, up to date until shutdown.
+pub async fn follow(
+    gathering: Gathering,
+    world: SharedWorld,
+    scene: SharedScene,
+    shutdown: CancellationToken,
+) {
     let Gathering { layout, mut node, slo: mut seen_slo, mut node_metric, mut pods, exposition } =
         gathering;
     let mut settings = Settings {
@@ -65,7 +71,9 @@ pub async fn follow(gathering: Gathering, world: SharedWorld, shutdown: Cancella
         policy: MetricPolicy::default(),
         measured: None,
     };
+    let mut is_listed = pods.has_changed().unwrap_or_default();
     loop {
+        let is_answered = !matches!(*seen_slo.borrow(), Seen::Waiting);
         let expiry = settings.take_slo(&seen_slo.borrow_and_update(), Instant::now());
         settings.take_policy(&node_metric.borrow_and_update());
         let seen_node = node.borrow_and_update().present().cloned();
@@ -79,13 +87,23 @@ pub async fn follow(gathering: Gathering, world: SharedWorld, shutdown: Cancella
         if **world.load() != next {
             world.store(Arc::new(next));
         }
+        let next = Scene {
+            node: seen_node.as_deref().map(|node| NodeScene::read(node, node_view(node))),
+            slo: settings.merged.clone(),
+            pods: known_pods.clone(),
+            host_applications: world.load().host_applications.clone(),
+            is_complete: is_listed && is_answered && seen_node.is_some(),
+        };
+        if **scene.load() != next {
+            scene.store(Arc::new(next));
+        }
         exposition.publish("world", |group| gauges(group, seen_node.as_deref(), &known_pods));
         tokio::select! {
             () = shutdown.cancelled() => return,
             Ok(()) = node.changed() => {}
             Ok(()) = seen_slo.changed() => {}
             Ok(()) = node_metric.changed() => {}
-            Ok(()) = pods.changed() => {}
+            Ok(()) = pods.changed() => is_listed = true,
             () = sleep(expiry) => {}
         }
     }

@@ -5,6 +5,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test has to stop at the first surprise")]
 
+#[path = "kernel/acting.rs"]
+mod acting;
 #[path = "kernel/collectors.rs"]
 mod collectors;
 #[path = "kernel/groups.rs"]

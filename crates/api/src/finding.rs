@@ -190,7 +190,7 @@ codes! {
     NodeStrategy = "TP1101", "A node's colocation-strategy annotation is not used.";
     NodeRatio = "TP1102", "A node's ratio label is not used.";
     LabelAsAnnotation = "TP1103", "A label's key stands among the annotations, where nobody reads it.";
-    ThirdParty = "TP1104", "A node's thirdPartyAllocations cannot be read; nothing is taken off.";
+    ThirdParty = "TP1104", "A node's thirdPartyAllocations cannot be read; the node lends no more than it did.";
     NodeReservation = "TP1105", "A node's reservation is not used.";
     NodeBandwidth = "TP1106", "A node's network-bandwidth is not a quantity.";
     NormalizationSwitch = "TP1107", "A node's cpu-normalization-enabled is not a boolean.";

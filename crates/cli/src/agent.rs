@@ -5,9 +5,7 @@
 //! | this one | what do our own arguments mean? |
 //! | [`plan`] | what is run in the end? |
 //! | [`koordlet`] | what do the reference's flags mean? |
-//! | [`go_flags`] | how are such flags written? |
 
-mod go_flags;
 pub(crate) mod koordlet;
 mod plan;
 
@@ -15,7 +13,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use agent::config::{Groups, KubeletAccess};
+use agent::config::{Acting, Groups, KubeletAccess};
 use agent::kubelet::{self, Access, Identity, Trust};
 use agent::predict::PredictSettings;
 use agent::status::cadence;
@@ -35,10 +33,12 @@ use crate::Outcome;
 /// Where a pod finds its service account.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// Watch this node: measure it, report it, tell the scheduler its CPUs
+/// Watch over this node: measure it, report it, protect its online pods
 ///
 /// Runs on every node of a cluster, as a DaemonSet or on the host itself. Writes the status of the
-/// node's NodeMetric, its NodeResourceTopology and its Device, and serves metrics and health.
+/// node's NodeMetric, its NodeResourceTopology and its Device, holds best-effort pods back as the
+/// node's NodeSLO says, and serves metrics, health and its decisions. `tidepool off` takes all
+/// back that it changed on the machine.
 /// Through a link named `koordlet` it takes that program's flags instead.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -72,6 +72,12 @@ pub(crate) struct Arguments {
     /// Report early when load changes and late while it does not, instead of at a fixed interval
     #[arg(long)]
     adaptive_reports: bool,
+    /// Only look: write to no kernel file
+    #[arg(long)]
+    observe_only: bool,
+    /// Give every kernel file back when the agent is told to end
+    #[arg(long, env = "TIDEPOOL_CLEANUP_ON_EXIT", conflicts_with = "observe_only")]
+    cleanup_on_exit: bool,
     /// Features to turn on and off: A=true,B=false
     #[arg(long, value_name = "LIST", default_value = "")]
     feature_gates: String,
@@ -173,6 +179,10 @@ impl Arguments {
             topology_interval: Duration::from_secs(3),
             device_dir: api::protocol::endpoint::agent::DEVICE_INFO_DIR.into(),
             lock: Some(self.state_dir.join("agent.lock")),
+            act: (!self.observe_only).then(|| Acting {
+                cleanup_on_exit: self.cleanup_on_exit,
+                ..Acting::new(self.state_dir.clone())
+            }),
             audit: audit::Settings {
                 log: Some(audit::LogSettings {
                     dir: self.state_dir.join("audit"),

@@ -3,6 +3,7 @@
 mod agent;
 mod bench;
 mod config;
+mod demo;
 mod doctor;
 mod down;
 mod explain;
@@ -16,6 +17,7 @@ mod output;
 mod reference;
 mod scheduler;
 mod state;
+mod switch;
 mod up;
 
 use std::path::Path;
@@ -36,6 +38,7 @@ struct Arguments {
 
 const EXAMPLES: &str = "\
 Examples:
+  tidepool demo
   tidepool up
   tidepool config check slo-controller-config.yaml
   tidepool install crds | kubectl apply --server-side -f -
@@ -46,8 +49,11 @@ Exit codes: 0 done, 1 findings or a refused request, 2 wrong usage or an error."
 enum Command {
     Up(up::Arguments),
     Down(down::Arguments),
+    Demo(demo::Arguments),
     Agent(agent::Arguments),
     Manager(Box<manager::Arguments>),
+    Off(switch::OffArguments),
+    On(switch::OnArguments),
     Scheduler(scheduler::Arguments),
     Get(object::get::Arguments),
     Apply(object::apply::Arguments),
@@ -97,8 +103,11 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Up(arguments) => arguments.run(),
         Command::Down(arguments) => arguments.run(),
+        Command::Demo(arguments) => arguments.run(),
         Command::Agent(arguments) => arguments.run(),
         Command::Manager(arguments) => arguments.run(),
+        Command::Off(arguments) => arguments.run(),
+        Command::On(arguments) => arguments.run(),
         Command::Scheduler(arguments) => arguments.run(),
         Command::Get(arguments) => object::run(arguments.run()),
         Command::Apply(arguments) => object::run(arguments.run()),

@@ -8,7 +8,7 @@
 //!   kubeconfig    for kubectl and for our own commands
 //!   node/         pods of this machine: their processes, logs and volumes
 //!   node-passing/ the same for `up --in-memory`
-//!   agent/        what the agent has learned of this machine
+//!   agent/        what the agent has learned of this machine, what it changed, where it serves
 //! ```
 
 use std::fs::{File, OpenOptions};
@@ -31,6 +31,11 @@ pub(crate) struct StateDir {
 }
 
 impl StateDir {
+    /// Whether a directory was named.
+    pub(crate) fn is_named(&self) -> bool {
+        self.state_dir.is_some()
+    }
+
     /// The directory that was named, or the user's default one.
     pub(crate) fn resolve(&self) -> anyhow::Result<PathBuf> {
         if let Some(dir) = &self.state_dir {
@@ -59,6 +64,11 @@ pub(crate) fn credentials(dir: &Path) -> PathBuf {
 
 pub(crate) fn agent(dir: &Path) -> PathBuf {
     dir.join("agent")
+}
+
+/// Where a running agent says where it serves, below its own directory.
+pub(crate) fn agent_address(agent_dir: &Path) -> PathBuf {
+    agent_dir.join("address")
 }
 
 pub(crate) fn kubeconfig(dir: &Path) -> PathBuf {

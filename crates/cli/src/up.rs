@@ -4,7 +4,7 @@
 //!  store <── API <── loopback, TLS, token ──┬── kubectl
 //!                                           ├── controllers, scheduler, manager with webhooks
 //!                                           ├── node: runs pods as processes
-//!                                           ├── agent: measures them
+//!                                           ├── agent: measures them, and protects the online ones
 //!                                           └── hollow nodes
 //! ```
 //!
@@ -20,7 +20,7 @@ mod progress;
 mod welcome;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -36,6 +36,7 @@ use futures_util::{FutureExt, TryFutureExt};
 use host::cgroup::Tree;
 use host::fs::{HostFs, Mounts, RealFs};
 use kube::Client;
+use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 use tokio::task::spawn_blocking;
@@ -76,6 +77,9 @@ pub(crate) struct Arguments {
     /// Control group around all pods; one for each cluster that runs on this machine
     #[arg(long, value_name = "NAME", default_value = "tidepool")]
     cgroup_root: NodeName,
+    /// Stop when standard input ends, as with Ctrl-C
+    #[arg(long, hide = true)]
+    end_with_input: bool,
 }
 
 const EXAMPLES: &str = "\
@@ -94,6 +98,7 @@ struct Plan {
     node: String,
     hollow: u32,
     cgroup_root: String,
+    end_with_input: bool,
 }
 
 impl Arguments {
@@ -109,6 +114,7 @@ impl Arguments {
             node: name.into(),
             hollow: self.hollow,
             cgroup_root: self.cgroup_root.into(),
+            end_with_input: self.end_with_input,
         };
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         runtime.block_on(plan.run())
@@ -116,23 +122,30 @@ impl Arguments {
 }
 
 /// Resolves when the user or the system wants an end.
-struct Signals {
+pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
 }
 
 impl Signals {
-    fn new() -> anyhow::Result<Self> {
+    pub(crate) fn new() -> anyhow::Result<Self> {
         let interrupt = signal(SignalKind::interrupt())?;
         Ok(Self { interrupt, terminate: signal(SignalKind::terminate())? })
     }
 
-    async fn received(&mut self) {
+    pub(crate) async fn received(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
         }
     }
+}
+
+/// Resolves when whoever started this process is gone.
+async fn input_ended() {
+    let mut input = tokio::io::stdin();
+    // An input that cannot be read has ended, too.
+    let _ = tokio::io::copy(&mut input, &mut tokio::io::sink()).await;
 }
 
 /// Tells when the parts that take a moment are there.
@@ -157,6 +170,7 @@ impl Plan {
             result = self.serve(&access, &mut components, &progress) => result,
             error = api.failure() => Err(error),
             () = signals.received() => Ok(()),
+            () = input_ended(), if self.end_with_input => Ok(()),
         };
 
         progress.step("stopping");
@@ -229,7 +243,12 @@ impl Plan {
             return None;
         }
         let dir = state::agent(&self.dir);
-        let config = agent::Config::one_machine(self.node.clone(), host, &self.cgroup_root, dir);
+        let listener = agent_listener(&dir)
+            .inspect_err(|error| warn!(%error, "the agent's decisions are not served"));
+        let config = agent::Config {
+            listener: listener.ok(),
+            ..agent::Config::one_machine(self.node.clone(), host, &self.cgroup_root, dir)
+        };
         Some(match self.in_memory {
             true => config.without_files(),
             false => config,
@@ -262,6 +281,15 @@ impl Plan {
             format!("cannot use {}; name another place with --state-dir", self.dir.display())
         })
     }
+}
+
+/// Where the agent serves its metrics and decisions; the address is kept beside its other files.
+fn agent_listener(dir: &Path) -> std::io::Result<TcpListener> {
+    let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    listener.set_nonblocking(true)?;
+    std::fs::create_dir_all(dir)?;
+    std::fs::write(state::agent_address(dir), format!("{}\n", listener.local_addr()?))?;
+    TcpListener::from_std(listener)
 }
 
 /// Runs the manager, and says when its webhooks can be waited for.

@@ -35,4 +35,4 @@ pub mod scheduler;
 mod shared;
 pub mod webhook;
 
-pub use shared::{Clock, Shared};
+pub use shared::{Clock, PATIENCE, Shared};

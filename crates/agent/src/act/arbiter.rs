@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use host::Reading;
-use host::cgroup::{KnobError, Setting, Tree, Version};
+use host::cgroup::{Knob, KnobError, Setting, Tree, Version};
 use qos::claim::{Bound, Claim, Rank, Value, resolve};
 use qos::writes::{self, in_order};
 
@@ -89,6 +89,8 @@ pub struct Arbiter {
     dirty: BTreeSet<Place>,
     /// When all places are looked through for what is due.
     next_scan: Duration,
+    /// Places that are not trusted to stay as they are.
+    watched: BTreeSet<Place>,
 }
 
 /// What one owner posted.
@@ -133,6 +135,7 @@ impl Arbiter {
             known: BTreeMap::new(),
             dirty: BTreeSet::new(),
             next_scan: Duration::ZERO,
+            watched: BTreeSet::new(),
         }
     }
 
@@ -158,10 +161,24 @@ impl Arbiter {
         self.owners.retain(|_, posted| !posted.wishes.is_empty());
     }
 
-    /// Takes all wishes back; the next round gives every file back.
+    /// Takes all wishes back; the next round gives every file back, however often it was refused.
     pub fn withdraw_all(&mut self) {
         self.dirty.extend(std::mem::take(&mut self.wishes).into_keys());
+        self.dirty.extend(self.ledger.places().cloned());
         self.owners.clear();
+        for known in self.known.values_mut() {
+            (known.failures, known.paused_until) = (0, Duration::ZERO);
+        }
+    }
+
+    /// From now on this place is looked at in every scan: others are known to reset it.
+    pub fn watch(&mut self, place: Place) {
+        self.watched.insert(place);
+    }
+
+    /// Files that may not be as they were found.
+    pub fn held(&self) -> impl ExactSizeIterator<Item = &Place> {
+        self.ledger.places()
     }
 
     /// Whether every file is as it was found.
@@ -217,7 +234,9 @@ impl Arbiter {
         let all = self.wishes.keys().chain(self.ledger.places());
         let is_due = |place: &&Place| {
             self.known.get(*place).is_none_or(|known| {
-                known.settled.is_none() || now.saturating_sub(known.looked_at) >= TRUST
+                known.settled.is_none()
+                    || now.saturating_sub(known.looked_at) >= TRUST
+                    || self.watched.contains(*place)
             })
         };
         self.dirty.extend(all.filter(is_due).cloned());
@@ -238,7 +257,14 @@ impl Arbiter {
         now: Duration,
         changes: &mut Vec<Change>,
     ) -> Option<Case> {
-        if !self.known.entry(place.clone()).or_default().is_due(claims, now) {
+        // What nobody wants any more is looked at once, so that the ledger can let go of it.
+        let is_orphan = claims.is_empty() && self.ledger.entry(place).is_some();
+        let trust = match () {
+            () if is_orphan => Duration::ZERO,
+            () if self.watched.contains(place) => SCAN,
+            () => TRUST,
+        };
+        if !self.known.entry(place.clone()).or_default().is_due(claims, now, trust) {
             return None;
         }
         let (text, setting) = self.read_due(place, now, changes)?;
@@ -258,8 +284,20 @@ impl Arbiter {
                 return None;
             }
             Some(entry) => place.read(version, &entry.found).ok()?,
-            None => setting.clone(),
+            None => match self.inherited(place, &setting) {
+                Some(found) => {
+                    let kept = self.ledger.found(place, &found);
+                    if let Err(error) = kept.and_then(|()| self.ledger.wrote(place, &text)) {
+                        let outcome = Outcome::Unledgered { error: chain(&error) };
+                        changes.push(self.change(place, None, outcome));
+                        return None;
+                    }
+                    place.read(version, &found).ok()?
+                }
+                None => setting.clone(),
+            },
         };
+        let known = self.known.get_mut(place)?;
         let found = place.value(version, &found);
         let resolution = resolve(&found, claims);
         known.found = Some(found);
@@ -271,6 +309,25 @@ impl Arbiter {
             target: resolution.value,
             owner: resolution.decided_by,
         })
+    }
+
+    /// What a place would have had without us. On v1 a new group starts with the CPUs of its parent;
+    /// one that has what we gave an ancestor would have had what was found there.
+    fn inherited(&self, place: &Place, now: &Setting) -> Option<String> {
+        if place.knob != Knob::CpusetCpus || self.tree.version() != Version::V1 {
+            return None;
+        }
+        let mut above = place.group.parent();
+        while let Some(group) = above {
+            let ancestor = Place::new(group.clone(), place.knob);
+            if let Some(entry) = self.ledger.entry(&ancestor) {
+                let texts = entry.ours.iter();
+                let mut ours = texts.filter_map(|text| ancestor.read(Version::V1, text).ok());
+                return ours.any(|ours| ours == *now).then(|| entry.found.clone());
+            }
+            above = group.parent();
+        }
+        None
     }
 
     /// Reads a place, and takes note when there is nothing to read.
@@ -287,6 +344,8 @@ impl Arbiter {
                 known.is_unsupported = true;
                 changes.push(self.change(place, None, Outcome::Unsupported));
             }
+            // Some files say so while their group is still there; what was found must not be lost.
+            Ok(Reading::Gone) if self.tree.exists(&place.group) => known.refuse(now),
             Ok(Reading::Gone) => {
                 self.known.remove(place);
                 self.forget(place, changes);
@@ -307,7 +366,7 @@ impl Arbiter {
             .map(|case| writes::Change {
                 id: case.place.clone(),
                 depth: case.place.depth(),
-                nature: case.place.nature(),
+                nature: case.place.nature_towards(&case.target),
                 from: case.place.value(version, &case.now),
                 to: case.target.clone(),
             })
@@ -429,12 +488,12 @@ impl Arbiter {
 
 impl Known {
     /// Whether there may be something to do: the target changed, or nobody looked for a while.
-    fn is_due(&self, claims: &[Claim], now: Duration) -> bool {
+    fn is_due(&self, claims: &[Claim], now: Duration, trust: Duration) -> bool {
         if self.is_unsupported || self.paused_until > now {
             return false;
         }
         let (Some(found), Some(settled)) = (&self.found, &self.settled) else { return true };
-        let is_old = now.saturating_sub(self.looked_at) >= TRUST;
+        let is_old = now.saturating_sub(self.looked_at) >= trust;
         is_old || !self.is_taken_over && resolve(found, claims).value != *settled
     }
 

@@ -7,6 +7,9 @@ use host::{Limit, ParseError};
 use qos::claim::Value;
 use qos::writes::Nature;
 
+/// The weight of a disk that nobody set.
+const NEUTRAL_WEIGHT: u64 = 100;
+
 /// One setting of one group.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
@@ -44,6 +47,14 @@ impl Place {
         }
     }
 
+    /// As its nature, except that a group stops being idle before its weight can be set again.
+    pub(super) fn nature_towards(&self, target: &Value) -> Nature {
+        match (self.knob, target) {
+            (Knob::CpuIdle, Value::Number(Some(0))) => Nature::Fitted,
+            _ => self.nature(),
+        }
+    }
+
     /// What a setting means to the fold of wishes.
     pub(super) fn value(&self, version: Version, setting: &Setting) -> Value {
         match setting {
@@ -54,10 +65,50 @@ impl Place {
             Setting::Limit(limit) => Value::Number(limit.at()),
             Setting::Cpus(cpus) => Value::Cpus(cpus.clone()),
             Setting::Rates(_) | Setting::Weights(_) | Setting::Words(_) => {
-                let lines = self.knob.encode(version, setting).unwrap_or_default();
+                let plain = self.without_neutral(setting);
+                let lines = self.knob.encode(version, &plain).unwrap_or_default();
                 Value::Text(lines.join("\n"))
             }
         }
+    }
+
+    /// Without devices that have what every device starts with: some kernels list them, some do not.
+    fn without_neutral(&self, setting: &Setting) -> Setting {
+        let mut plain = setting.clone();
+        match &mut plain {
+            Setting::Rates(rates) => rates.retain(|_, rate| *rate != Limit::Max),
+            Setting::Weights(weights) => weights.retain(|_, weight| *weight != NEUTRAL_WEIGHT),
+            Setting::Words(words) => words.retain(|_, words| !words.contains(self.neutral_words())),
+            _ => {}
+        }
+        plain
+    }
+
+    fn neutral_words(&self) -> &'static str {
+        if self.knob == Knob::IoCostModel { "ctrl=auto" } else { "enable=0" }
+    }
+
+    /// With devices that are to lose what they have now: the kernel forgets nobody by itself.
+    fn with_losers(&self, now: &Setting, mut target: Setting) -> Setting {
+        match (now, &mut target) {
+            (Setting::Rates(now), Setting::Rates(target)) => {
+                for device in now.keys() {
+                    target.entry(*device).or_insert(Limit::Max);
+                }
+            }
+            (Setting::Weights(now), Setting::Weights(target)) => {
+                for device in now.keys() {
+                    target.entry(*device).or_insert(NEUTRAL_WEIGHT);
+                }
+            }
+            (Setting::Words(now), Setting::Words(target)) => {
+                for device in now.keys() {
+                    target.entry(*device).or_insert_with(|| self.neutral_words().to_owned());
+                }
+            }
+            _ => {}
+        }
+        target
     }
 
     /// What to write for a value, in the form the setting now has; `None` when it is another kind.
@@ -78,10 +129,18 @@ impl Place {
             }
             (Setting::Cpus(_), Value::Cpus(cpus)) => Setting::Cpus(cpus.clone()),
             (Setting::Rates(_) | Setting::Weights(_) | Setting::Words(_), Value::Text(text)) => {
-                self.knob.decode(version, text.as_bytes()).ok()?
+                self.with_losers(now, self.knob.decode(version, text.as_bytes()).ok()?)
             }
             _ => return None,
         })
+    }
+
+    /// Whether two texts of the file say the same.
+    pub(super) fn means_the_same(&self, version: Version, one: &str, other: &str) -> bool {
+        match (self.read(version, one), self.read(version, other)) {
+            (Ok(one), Ok(other)) => one == other,
+            _ => one == other,
+        }
     }
 
     /// What a text that was once read from the file means.

@@ -10,6 +10,7 @@ use host::cgroup::{ContainerId, KubeQos, Layout, PodUid};
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod};
 use units::{Bytes, CpuSet, MilliCpu, Rounding};
 
+use super::asked::{Asked, asked};
 use crate::view::{Amounts, ContainerState, ContainerView, PodPhase, PodView};
 
 /// Resources that are lent out, in the order in which they are reported.
@@ -25,6 +26,7 @@ pub struct NodePod {
     /// CPUs that the scheduler chose for the pod.
     pub cpus: CpuSet,
     pub lent: Vec<Lent>,
+    pub asked: Asked,
 }
 
 /// What one container asks of the lent resources.
@@ -82,7 +84,8 @@ pub fn read(pod: &Pod, layout: &Layout) -> Option<NodePod> {
     };
     let cpus = RESOURCE_STATUS.get(meta).map(|status| status.cpuset).unwrap_or_default();
     let lent = lent(pod, &view.containers);
-    Some(NodePod { view: Arc::new(view), cpus, lent })
+    let asked = asked(pod, &view.containers);
+    Some(NodePod { view: Arc::new(view), cpus, lent, asked })
 }
 
 /// The uid that names the cgroup. The API server's copy of a static pod has another.
@@ -107,7 +110,7 @@ fn bytes(list: &WireList, name: &str) -> Bytes {
 }
 
 /// Containers and sidecars, in that order.
-fn lasting(pod: &Pod) -> impl Iterator<Item = &Container> {
+pub(super) fn lasting(pod: &Pod) -> impl Iterator<Item = &Container> {
     let spec = pod.spec.iter();
     spec.flat_map(|spec| {
         let sidecars = spec.init_containers.iter().flatten().filter(|init| is_sidecar(init));

@@ -21,6 +21,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use super::RunError;
+use crate::act::thread::Watching;
+use crate::act::{self, ActThread, Journal, Rounds, Scene, SharedScene};
 use crate::audit::{Audit, Record};
 use crate::collect::{CollectThread, Task};
 use crate::config::Config;
@@ -32,6 +34,7 @@ use crate::pods::{Pods, from_api, from_kubelet};
 use crate::predict::{PredictThread, Prediction};
 use crate::series::{Measure, Metrics, Subject};
 use crate::server::{self, Shown};
+use crate::topology::SharedTopology;
 use crate::topology::publish::KubeletSource;
 use crate::view::{Clock, SharedWorld, World};
 use crate::{device, measured, pleg, status, topology, world};
@@ -55,8 +58,12 @@ pub(super) struct Agent {
     audit: Audit,
     clock: Clock,
     world: SharedWorld,
+    scene: SharedScene,
+    topology: SharedTopology,
+    journal: Journal,
     collect: Option<CollectThread>,
     predict: Option<PredictThread>,
+    act: Option<ActThread>,
     pleg: Option<pleg::Stop>,
 }
 
@@ -85,6 +92,9 @@ impl Agent {
         let mut agent = Self {
             audit: Audit::new(config.audit.clone()),
             world: Arc::new(ArcSwap::from_pointee(World::default())),
+            scene: Arc::new(ArcSwap::from_pointee(Scene::default())),
+            topology: Arc::default(),
+            journal: Journal::new(&config.node_name),
             config,
             client,
             layout,
@@ -96,6 +106,7 @@ impl Agent {
             clock: Clock::start(),
             collect: None,
             predict: None,
+            act: None,
             pleg: None,
         };
         let node = agent.watch::<Node>("node", Need::Object);
@@ -107,6 +118,7 @@ impl Agent {
         agent.start_report(metrics.clone(), prediction, node_metric);
         agent.start_topology(&known);
         agent.start_devices(&known);
+        agent.start_acting(tree, metrics.clone())?;
         agent.start_server();
         agent.finish_start(metrics);
         Ok(agent)
@@ -144,8 +156,12 @@ impl Agent {
     pub(super) async fn stop(mut self) {
         self.stop.cancel();
         self.pleg = None;
-        let (collect, predict) = (self.collect.take(), self.predict.take());
+        let (act, collect, predict) = (self.act.take(), self.collect.take(), self.predict.take());
         let threads = tokio::task::spawn_blocking(move || {
+            // First, because it may have much to give back.
+            if let Some(act) = act {
+                act.stop();
+            }
             if let Some(collect) = collect {
                 collect.stop();
             }
@@ -260,7 +276,8 @@ impl Agent {
             pods: known.pods.clone(),
             exposition: self.exposition.clone(),
         };
-        let follow = world::follow(gathering, self.world.clone(), self.stop.clone());
+        let (world, scene) = (self.world.clone(), self.scene.clone());
+        let follow = world::follow(gathering, world, scene, self.stop.clone());
         self.spawn("world", follow);
     }
 
@@ -332,6 +349,7 @@ impl Agent {
             object,
             exposition: self.exposition.clone(),
             part: self.health.part("topology"),
+            local: self.topology.clone(),
         };
         let (client, stop) = (self.client.clone(), self.stop.clone());
         self.spawn("topology", topology::publish::follow(publishing, client, stop));
@@ -353,6 +371,33 @@ impl Agent {
         self.spawn("devices", device::follow(publishing, self.client.clone(), self.stop.clone()));
     }
 
+    /// The part that writes; none where the agent only looks.
+    fn start_acting(&mut self, tree: &Tree, metrics: Metrics) -> Result<(), RunError> {
+        let Some(acting) = self.config.act.clone() else { return Ok(()) };
+        let ledger = act::switch::open_ledger(&acting.dir)?;
+        let settings = act::Settings {
+            gates: self.config.gates.clone(),
+            keep_quota_of_bound: acting.keep_quota_of_bound,
+            ..act::Settings::default()
+        };
+        let (journal, audit) = (self.journal.clone(), self.audit.clone());
+        let files = act::switch::open_files(&acting.dir, self.config.host.clone());
+        let layout = self.layout.clone();
+        let rounds = Rounds::new(settings, tree.clone(), layout, ledger, files, journal, audit);
+        let watching = Watching {
+            scene: self.scene.clone(),
+            topology: self.topology.clone(),
+            metrics,
+            clock: self.clock,
+            dir: acting.dir,
+            cleanup_on_exit: acting.cleanup_on_exit,
+            part: self.health.part("act"),
+        };
+        let failed = |source| RunError::Thread { name: "act", source };
+        self.act = Some(ActThread::start(rounds, watching).map_err(failed)?);
+        Ok(())
+    }
+
     fn start_server(&mut self) {
         let Some(listener) = self.config.listener.take() else { return };
         let gates = &self.config.gates;
@@ -362,6 +407,7 @@ impl Agent {
             metrics: self.exposition.clone(),
             health: self.health.clone(),
             audit: is_audited.then(|| self.audit.clone()),
+            journal: self.journal.clone(),
         };
         self.serving = Some(tokio::spawn(server::serve(listener, shown, self.stop.clone())));
     }

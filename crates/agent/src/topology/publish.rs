@@ -23,7 +23,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use super::{Inputs, Machine, Topology, compute, machine, object};
+use super::{Inputs, Machine, SharedTopology, Topology, compute, machine, object};
 use crate::exposition::{Exposition, Group};
 use crate::health::Part;
 use crate::kubelet::Kubelet;
@@ -55,6 +55,8 @@ pub struct Publishing {
     pub object: watch::Receiver<Seen<NodeResourceTopology>>,
     pub exposition: Exposition,
     pub part: Part,
+    /// Where the newest topology goes, for those who act on it.
+    pub local: SharedTopology,
 }
 
 /// Where the kubelet's decisions come from.
@@ -83,7 +85,7 @@ struct State {
 }
 
 /// Publishes until shutdown.
-pub async fn follow(publishing: Publishing, client: Client, shutdown: CancellationToken) {
+pub async fn follow(mut publishing: Publishing, client: Client, shutdown: CancellationToken) {
     let api: Api<NodeResourceTopology> = Api::all(client.clone());
     let mut state = State {
         machine: None,
@@ -101,12 +103,14 @@ pub async fn follow(publishing: Publishing, client: Client, shutdown: Cancellati
             Ok(topology) => {
                 state.silent = None;
                 publishing.part.ready();
-                if publishing.is_written {
-                    write(&publishing, &api, &topology, &mut state).await;
-                }
+                // First to those who move containers off CPUs that were given away.
                 if state.local.as_ref() != Some(&topology) {
                     show(&publishing, &topology);
-                    state.local = Some(topology);
+                    publishing.local.store(Some(Arc::new(topology.clone())));
+                    state.local = Some(topology.clone());
+                }
+                if publishing.is_written {
+                    write(&publishing, &api, &topology, &mut state).await;
                 }
             }
             Err(reason) => {
@@ -123,6 +127,8 @@ pub async fn follow(publishing: Publishing, client: Client, shutdown: Cancellati
         tokio::select! {
             () = shutdown.cancelled() => return,
             () = tokio::time::sleep(publishing.interval) => {}
+            // Pods that come or go change the pools, and others wait for their CPUs.
+            Ok(()) = publishing.pods.changed() => {}
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::audit;
-use agent::config::{Config, Groups, KubeletAccess};
+use agent::config::{Acting, Config, Groups, KubeletAccess};
 use agent::predict::PredictSettings;
 use agent::status::cadence;
 use agent::view::CollectSettings;
@@ -37,6 +37,7 @@ pub(super) struct Plan {
     pub(super) device_dir: PathBuf,
     pub(super) lock: Option<PathBuf>,
     pub(super) audit: audit::Settings,
+    pub(super) act: Option<Acting>,
 }
 
 impl Plan {
@@ -98,6 +99,7 @@ impl Plan {
             device_dir: self.device_dir,
             lock: self.lock,
             audit: self.audit,
+            act: self.act,
             listener: Some(listener),
         }
     }

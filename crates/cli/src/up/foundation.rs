@@ -3,16 +3,20 @@
 //! The custom resource definitions, the four priority classes and the namespace that Koordinator's
 //! charts would have installed. They are applied at every start, so that a newer `tidepool` brings
 //! its newer definitions along; on a cluster that has them nothing is written.
+//!
+//! A cluster of one is there to share its machine, so it starts with a configuration that turns
+//! co-location on. It is made once and then its owner's: a change or a removal stays.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use anyhow::Context;
 use api::priority::PriorityClass;
-use api::protocol::name::NAMESPACE;
+use api::protocol::name::{NAMESPACE, config_map};
 use futures_util::future::try_join_all;
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use k8s_openapi::api::scheduling::v1;
-use kube::api::{Patch, PatchParams};
+use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -29,10 +33,57 @@ pub(super) async fn lay(client: &Client) -> anyhow::Result<()> {
         "metadata": {"name": NAMESPACE},
     }))?;
     apply::<Namespace>(client, &namespace).await?;
+    configure(client).await?;
     let classes = PriorityClass::ALL.iter().map(|class| priority_class(*class));
     try_join_all(classes.map(|class| async move { apply(client, &class).await })).await?;
     let definitions = api::kind::definitions();
     try_join_all(definitions.iter().map(|definition| apply(client, definition))).await?;
+    Ok(())
+}
+
+/// What the configuration of a new cluster says.
+fn configuration() -> ConfigMap {
+    let text = |value: serde_json::Value| value.to_string();
+    let data = BTreeMap::from([
+        ("colocation-config".to_owned(), text(json!({"enable": true}))),
+        (
+            "resource-threshold-config".to_owned(),
+            text(json!({"clusterStrategy": {"enable": true}})),
+        ),
+        (
+            "resource-qos-config".to_owned(),
+            text(json!({"clusterStrategy": {"beClass": {"cpuQOS": {"enable": true}}}})),
+        ),
+    ]);
+    ConfigMap {
+        metadata: kube::core::ObjectMeta {
+            name: Some(config_map::SLO.to_owned()),
+            namespace: Some(NAMESPACE.to_owned()),
+            ..Default::default()
+        },
+        data: Some(data),
+        ..Default::default()
+    }
+}
+
+/// On the namespace, once its configuration was made: whoever removes it does not want it.
+const MADE: &str = "tidepool.io/configured";
+
+async fn configure(client: &Client) -> anyhow::Result<()> {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let namespace = namespaces.get(NAMESPACE).await?;
+    if namespace.metadata.annotations.is_some_and(|all| all.contains_key(MADE)) {
+        return Ok(());
+    }
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
+    match maps.create(&PostParams::default(), &configuration()).await {
+        Err(kube::Error::Api(status)) if status.code == 409 => {}
+        created => {
+            created.context("cannot make the configuration of a new cluster")?;
+        }
+    }
+    let mark = json!({"metadata": {"annotations": {MADE: "true"}}});
+    namespaces.patch(NAMESPACE, &PatchParams::default(), &Patch::Merge(&mark)).await?;
     Ok(())
 }
 

@@ -17,14 +17,13 @@ use kube::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
+use testkit::wait::LIMIT;
+pub(crate) use testkit::wait::until_object as until;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// Annotation with which a pod tells the pretending node how it ends: `Succeeded` or `Failed`.
 pub(crate) const ENDS: &str = "test/ends";
-
-/// How long anything may take. Reached only when something is broken.
-const LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) struct Rig {
     pub(crate) client: Client,
@@ -168,27 +167,6 @@ impl Rig {
     pub(crate) async fn stop(self) {
         self.controllers.stop().await;
         self.node.stop().await;
-    }
-}
-
-/// Waits until the object is as it should be, and returns it.
-pub(crate) async fn until<K>(api: &Api<K>, name: &str, what: &str, is_so: impl Fn(&K) -> bool) -> K
-where
-    K: Clone + Debug + DeserializeOwned,
-{
-    let waiting = async {
-        loop {
-            if let Some(object) = api.get_opt(name).await.expect("the server answers")
-                && is_so(&object)
-            {
-                return object;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    match tokio::time::timeout(LIMIT, waiting).await {
-        Ok(object) => object,
-        Err(_) => panic!("{name}: never {what}: {:#?}", api.get_opt(name).await),
     }
 }
 

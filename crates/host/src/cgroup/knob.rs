@@ -51,6 +51,8 @@ pub enum Knob {
     IoCostQos,
     IoCostModel,
     NetClassId,
+    /// Whether the group's processes are stopped where they are.
+    Frozen,
 }
 
 /// What a knob is set to.
@@ -103,6 +105,8 @@ enum Form {
     Rate(&'static str),
     Weight,
     Words,
+    /// 0 or 1, which v1 has words for.
+    Frozen,
 }
 
 const LEAST_QUOTA: i64 = 1_000;
@@ -111,7 +115,7 @@ const WEIGHTS: RangeInclusive<i64> = 1..=100;
 
 impl Knob {
     /// Every knob there is.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 31] = [
         Self::CpuShares,
         Self::CfsQuota,
         Self::CfsPeriod,
@@ -142,6 +146,7 @@ impl Knob {
         Self::IoCostQos,
         Self::IoCostModel,
         Self::NetClassId,
+        Self::Frozen,
     ];
 
     /// The file on this version; `None` where it cannot exist.
@@ -205,6 +210,14 @@ impl Knob {
             (Form::Words, Setting::Words(words)) => {
                 Ok(words.iter().map(|(device, words)| format!("{device} {words}")).collect())
             }
+            (Form::Frozen, Setting::Number(value)) => {
+                self.check(*value, 0..=1)?;
+                one(match (version, value) {
+                    (Version::V1, 1) => "FROZEN".to_owned(),
+                    (Version::V1, _) => "THAWED".to_owned(),
+                    (Version::V2, value) => value.to_string(),
+                })
+            }
             (_, setting) => Err(self.kind(setting)),
         }
     }
@@ -240,6 +253,13 @@ impl Knob {
             Form::Rate(key) => device::decode_rates(version, key, text).map(Setting::Rates),
             Form::Weight => device::decode_weights(text).map(Setting::Weights),
             Form::Words => device::decode_words(text).map(Setting::Words),
+            Form::Frozen => match (version, word) {
+                // While the last of its processes is being stopped, v1 says so.
+                (Version::V1, b"FROZEN" | b"FREEZING") => Ok(Setting::Number(1)),
+                (Version::V1, b"THAWED") => Ok(Setting::Number(0)),
+                (Version::V1, word) => Err(ParseError::new(1, "FROZEN or THAWED", word)),
+                (Version::V2, _) => scan::only_signed(text).map(Setting::Number),
+            },
         }
     }
 

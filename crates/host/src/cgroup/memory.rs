@@ -109,7 +109,9 @@ const PAGE: u64 = 4096;
 
 /// Reads `memory.numa_stat` into one sum a NUMA node, by the node's number.
 ///
-/// v1 has a line `total=pages N0=pages ...`; v2 lines `anon N0=bytes ...` and `file N0=bytes ...`.
+/// v1 has a line `total=pages N0=pages ...` for the group alone and, below it, one that begins with
+/// `hierarchical_total=` for all groups below as well, which is what is asked for; v2 has lines
+/// `anon N0=bytes ...` and `file N0=bytes ...`.
 pub(super) fn parse_numa_stat(
     version: Version,
     text: &[u8],
@@ -121,7 +123,14 @@ pub(super) fn parse_numa_stat(
         let mut words = scan::words(line);
         let Some(key) = words.next() else { continue };
         let (is_wanted, unit) = match version {
-            Version::V1 => (key.starts_with(b"total="), PAGE),
+            Version::V1 => {
+                let is_whole = key.starts_with(b"hierarchical_total=");
+                if is_whole {
+                    nodes.clear();
+                    seen = 0;
+                }
+                (is_whole || key.starts_with(b"total="), PAGE)
+            }
             Version::V2 => (matches!(key, b"anon" | b"file"), 1),
         };
         if !is_wanted {
@@ -213,7 +222,9 @@ mod tests {
         let mut nodes = vec![Bytes(9); 4];
         let v1 = b"total=30 N0=10 N1=20\nfile=1 N0=1 N1=0\nhierarchical_total=99 N0=99 N1=0\n";
         parse_numa_stat(Version::V1, v1, &mut nodes).unwrap();
-        assert_eq!(nodes, [Bytes(40_960), Bytes(81_920)]);
+        assert_eq!(nodes, [Bytes(405_504), Bytes(0)], "with the groups below");
+        parse_numa_stat(Version::V1, b"total=30 N0=10 N1=20\n", &mut nodes).unwrap();
+        assert_eq!(nodes, [Bytes(40_960), Bytes(81_920)], "an old kernel counts the group alone");
         let v2 = b"anon N0=1 N1=2\nfile N0=10 N1=20\nshmem N0=100 N1=100\n";
         parse_numa_stat(Version::V2, v2, &mut nodes).unwrap();
         assert_eq!(nodes, [Bytes(11), Bytes(22)]);

@@ -115,6 +115,18 @@ fn some_knobs_exist_on_one_version_only() {
 }
 
 #[test]
+fn a_group_that_is_being_frozen_counts_as_frozen() {
+    let frozen = |value| Setting::Number(value);
+    assert_eq!(Knob::Frozen.encode(Version::V1, &frozen(1)).unwrap(), ["FROZEN"]);
+    assert_eq!(Knob::Frozen.encode(Version::V1, &frozen(0)).unwrap(), ["THAWED"]);
+    assert_eq!(Knob::Frozen.encode(Version::V2, &frozen(1)).unwrap(), ["1"]);
+    assert!(Knob::Frozen.encode(Version::V2, &frozen(2)).is_err());
+    assert_eq!(Knob::Frozen.decode(Version::V1, b"FREEZING\n").unwrap(), frozen(1));
+    assert_eq!(Knob::Frozen.decode(Version::V2, b"0\n").unwrap(), frozen(0));
+    assert!(Knob::Frozen.decode(Version::V1, b"ICE\n").is_err());
+}
+
+#[test]
 fn no_limit_for_a_device_is_spelled_two_ways() {
     let none = Setting::Rates(BTreeMap::from([(disk(), Limit::Max)]));
     assert_eq!(Knob::ReadBps.encode(Version::V1, &none).unwrap(), ["259:0 0"]);

@@ -15,7 +15,7 @@ pub(super) struct Row {
 const MOST_BURST: i64 = 100_000_000;
 
 pub(super) fn row(knob: Knob) -> Row {
-    use Controller::{Blkio, Cpu, Cpuset, Memory, NetCls};
+    use Controller::{Blkio, Cpu, Cpuset, Freezer, Memory, NetCls};
     use Form::{Cpus, Memory as Bytes, Number, Period, Quota, Rate, Shares, Weight, Words};
 
     let renamed = |controller, v1, v2, form| Row { controller, v1: Some(v1), v2: Some(v2), form };
@@ -67,5 +67,6 @@ pub(super) fn row(knob: Knob) -> Row {
             v2: None,
             form: Number(0..=0xFFFF_FFFF),
         },
+        Knob::Frozen => renamed(Freezer, "freezer.state", "cgroup.freeze", Form::Frozen),
     }
 }

@@ -1,0 +1,453 @@
+//! Who asks the strategies, and how often?
+//!
+//! ```text
+//! every second           strategies that follow load: suppress, burst, memory, ...
+//! when the scene changes strategies that follow pods: batch, bind, identity, ... (and every 10 s)
+//! twenty times a second  the frame around best-effort, while suppression is on
+//! ```
+//!
+//! Each strategy's wishes go to the arbiter under its name, its reasons to the journal. Nothing is
+//! written before the cluster has said what it wants: until then a new agent leaves what the last one
+//! left. Off means that all wishes are taken back, and stays so until somebody turns it on.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::protocol::gate::AgentGate;
+use host::cgroup::{CgroupPath, Knob, Layout, Tree, Version};
+use jiff::Timestamp;
+use qos::claim::{Bound, Value};
+use qos::frame;
+use tracing::{debug, info, warn};
+use units::{MilliCpu, Percent, Rounding};
+
+use super::cache::Cache;
+use super::facts::{Facts, Kernel, Settings};
+use super::files::{FileChange, Files};
+use super::journal::{Journal, Noted, Switch};
+use super::reflex::{Grant, Reflex, TICK};
+use super::strategy::{self, Memory};
+use super::why::Decision;
+use super::{Arbiter, Change, Ledger, Outcome, Place, Scene, Wish};
+use crate::audit::{Audit, Record, Subject};
+use crate::series::Metrics;
+use crate::topology::Topology;
+
+/// How often strategies that follow pods are asked although no pod changed.
+const SLOWLY: Duration = Duration::from_secs(10);
+
+/// Best-effort keeps two CPUs or, on small machines, this part of it.
+const SMALL_FLOOR: Percent = Percent(10);
+const FLOOR: MilliCpu = MilliCpu(2_000);
+
+/// Owner of the frame around best-effort.
+const FRAME: &str = "frame";
+
+/// The strategy that divides the cache, which has groups of its own to write to.
+const CACHE: &str = "cache";
+
+/// What a round looks at, besides what the rounds know themselves.
+#[derive(Debug, Clone)]
+pub struct Inputs {
+    pub scene: Arc<Scene>,
+    pub topology: Option<Arc<Topology>>,
+    pub metrics: Metrics,
+    /// Who turned acting off; `None` while it is on.
+    pub off_by: Option<String>,
+}
+
+/// One strategy and its rhythm.
+struct Turn {
+    name: &'static str,
+    gate: AgentGate,
+    /// Follows pods rather than load.
+    is_slow: bool,
+    decide: fn(&Facts<'_>, &mut Memory) -> Option<Decision>,
+}
+
+/// Every strategy. Suppression also runs without its gate: best-effort never gets CPUs of LSE pods.
+const TURNS: &[Turn] = &[
+    Turn {
+        name: "suppress",
+        gate: AgentGate::BECPUSuppress,
+        is_slow: false,
+        decide: |facts, memory| strategy::suppress::decide(facts, &mut memory.suppress),
+    },
+    Turn {
+        name: "batch",
+        gate: AgentGate::BatchResource,
+        is_slow: true,
+        decide: |facts, _| Some(strategy::batch::decide(facts)),
+    },
+    Turn {
+        name: "bind",
+        gate: AgentGate::CPUSetAllocator,
+        is_slow: true,
+        decide: |facts, _| strategy::bind::decide(facts),
+    },
+    Turn {
+        name: "identity",
+        gate: AgentGate::GroupIdentity,
+        is_slow: true,
+        decide: |facts, _| Some(strategy::identity::decide(facts)),
+    },
+    Turn {
+        name: "burst",
+        gate: AgentGate::CPUBurst,
+        is_slow: false,
+        decide: |facts, memory| Some(strategy::burst::decide(facts, &mut memory.burst)),
+    },
+    Turn {
+        name: "normalize",
+        gate: AgentGate::CPUNormalization,
+        is_slow: true,
+        decide: |facts, _| Some(strategy::normalize::decide(facts)),
+    },
+    Turn {
+        name: "memory",
+        gate: AgentGate::CgroupReconcile,
+        is_slow: true,
+        decide: |facts, _| Some(strategy::memory::decide(facts)),
+    },
+    Turn {
+        name: "block",
+        gate: AgentGate::BlkIOReconcile,
+        is_slow: true,
+        decide: |facts, _| strategy::block::decide(facts),
+    },
+    Turn {
+        name: "system",
+        gate: AgentGate::SystemConfig,
+        is_slow: true,
+        decide: |facts, _| Some(strategy::system::decide(facts)),
+    },
+    Turn {
+        name: "oom",
+        gate: AgentGate::OOMScoreAdj,
+        is_slow: true,
+        decide: |facts, _| Some(strategy::oom::decide(facts)),
+    },
+];
+
+/// All strategies of one node, and the only writer.
+#[derive(Debug)]
+pub struct Rounds {
+    settings: Settings,
+    tree: Tree,
+    layout: Layout,
+    kernel: Option<Kernel>,
+    arbiter: Arbiter,
+    files: Files,
+    cache: Cache,
+    memory: Memory,
+    reflex: Option<Reflex>,
+    grant: Option<Grant>,
+    /// Groups below the tier that have quotas: v1 wants them below the tier's.
+    limited: Vec<CgroupPath>,
+    journal: Journal,
+    audit: Audit,
+    scene: Option<Arc<Scene>>,
+    topology: Option<Arc<Topology>>,
+    next_round: Duration,
+    next_slow: Duration,
+    is_off: bool,
+    /// Places whose refusal was told already.
+    told: BTreeSet<Place>,
+}
+
+impl Rounds {
+    pub fn new(
+        settings: Settings,
+        tree: Tree,
+        layout: Layout,
+        ledger: Ledger,
+        files: Files,
+        journal: Journal,
+        audit: Audit,
+    ) -> Self {
+        Self {
+            arbiter: Arbiter::new(tree.clone(), ledger),
+            files,
+            cache: Cache::default(),
+            settings,
+            tree,
+            layout,
+            kernel: None,
+            memory: Memory::default(),
+            reflex: None,
+            grant: None,
+            limited: Vec::new(),
+            journal,
+            audit,
+            scene: None,
+            topology: None,
+            next_round: Duration::ZERO,
+            next_slow: Duration::ZERO,
+            is_off: false,
+            told: BTreeSet::new(),
+        }
+    }
+
+    /// How long the thread may sleep after a tick.
+    pub fn pause(&self) -> Duration {
+        if self.reflex.is_some() { TICK } else { TICK * 5 }
+    }
+
+    /// Whether every file is as it was found.
+    pub fn is_clean(&self) -> bool {
+        self.held() == 0
+    }
+
+    /// How many files are not as they were found.
+    fn held(&self) -> usize {
+        self.arbiter.held().len().saturating_add(self.files.held())
+    }
+
+    /// Why places are as they are.
+    pub fn arbiter(&self) -> &Arbiter {
+        &self.arbiter
+    }
+
+    /// Does what is due. `now` counts from any fixed moment and never goes back.
+    pub fn tick(&mut self, now: Duration, at: Timestamp, inputs: &Inputs) {
+        if let Some(by) = &inputs.off_by {
+            self.stay_off(now, at, by);
+            return;
+        }
+        if std::mem::take(&mut self.is_off) {
+            info!("acting again");
+            self.scene = None;
+            (self.next_round, self.next_slow) = (now, now);
+        }
+        if !inputs.scene.is_complete {
+            return;
+        }
+        if now >= self.next_round {
+            self.next_round = now.saturating_add(self.settings.interval);
+            self.round(now, at, inputs);
+        }
+        self.reflex(now, inputs);
+        self.settle(now, at);
+        if self.next_round == now.saturating_add(self.settings.interval) {
+            let dirty = self.held();
+            self.journal.switched(Switch { is_on: true, off_by: None, dirty });
+        }
+    }
+
+    /// Takes everything back, and looks every second whether it stays so.
+    pub fn stay_off(&mut self, now: Duration, at: Timestamp, by: &str) {
+        if !std::mem::replace(&mut self.is_off, true) {
+            info!(by, "giving every kernel file back");
+            self.arbiter.withdraw_all();
+            self.files.withdraw_all();
+            self.cache.give_back(&self.tree.shared_fs());
+            self.memory = Memory::default();
+            (self.reflex, self.grant) = (None, None);
+            for turn in TURNS {
+                self.journal.decided(turn.name, Vec::new(), at);
+            }
+            self.journal.decided(CACHE, Vec::new(), at);
+        }
+        self.settle(now, at);
+        let dirty = self.held();
+        self.journal.switched(Switch { is_on: false, off_by: Some(by.to_owned()), dirty });
+    }
+
+    /// Asks the strategies whose turn it is.
+    fn round(&mut self, now: Duration, at: Timestamp, inputs: &Inputs) {
+        let kernel = *self.kernel.get_or_insert_with(|| Kernel::probe(&self.tree, &self.layout));
+        let same_scene = self.scene.as_ref().is_some_and(|old| Arc::ptr_eq(old, &inputs.scene));
+        let same_topology = match (&self.topology, &inputs.topology) {
+            (Some(old), Some(new)) => Arc::ptr_eq(old, new),
+            (None, None) => true,
+            _ => false,
+        };
+        let is_slow_due = !same_scene || !same_topology || now >= self.next_slow;
+        if is_slow_due {
+            self.next_slow = now.saturating_add(SLOWLY);
+        }
+        self.scene = Some(inputs.scene.clone());
+        self.topology.clone_from(&inputs.topology);
+        let facts = Facts {
+            now,
+            settings: &self.settings,
+            tree: &self.tree,
+            layout: &self.layout,
+            kernel,
+            scene: &inputs.scene,
+            topology: inputs.topology.as_deref(),
+            metrics: &inputs.metrics,
+        };
+        for turn in TURNS.iter().filter(|turn| !turn.is_slow || is_slow_due) {
+            let is_on = facts.is_on(turn.gate) || turn.gate == AgentGate::BECPUSuppress;
+            let decision = match is_on {
+                true => (turn.decide)(&facts, &mut self.memory),
+                false => Some(Decision::default()),
+            };
+            // A strategy that cannot see keeps what it wanted last.
+            let Some(decision) = decision else { continue };
+            if turn.name == "batch" {
+                self.limited = limited(&decision.wishes, &facts.tier());
+            }
+            self.arbiter.post(turn.name, decision.wishes, None);
+            self.files.post(turn.name, decision.files);
+            self.journal.decided(turn.name, decision.whys, at);
+        }
+        if is_slow_due {
+            let whys = self.cache.round(&facts);
+            self.journal.decided(CACHE, whys, at);
+        }
+        self.follow_suppression(inputs);
+    }
+
+    /// Starts and stops looking twenty times a second.
+    fn follow_suppression(&mut self, inputs: &Inputs) {
+        let is_on = self.memory.suppress.budget.is_some() && inputs.scene.node.is_some();
+        match (is_on, &self.reflex) {
+            (true, None) => {
+                let (all, tier) = (self.layout.kubepods(), self.tier());
+                self.reflex = Some(Reflex::new(&self.tree, all, tier));
+            }
+            (false, Some(_)) => {
+                (self.reflex, self.grant) = (None, None);
+                self.arbiter.post(FRAME, Vec::new(), None);
+            }
+            _ => {}
+        }
+        // The tier's quota is what systemd resets: it is looked at in every round.
+        self.arbiter.watch(Place::new(self.tier(), Knob::CfsQuota));
+    }
+
+    fn tier(&self) -> CgroupPath {
+        self.layout.class(host::cgroup::KubeQos::BestEffort)
+    }
+
+    fn reflex(&mut self, now: Duration, inputs: &Inputs) {
+        let (Some(reflex), Some(budget), Some(node)) =
+            (&mut self.reflex, self.memory.suppress.budget, inputs.scene.node.as_ref())
+        else {
+            return;
+        };
+        let capacity = node.view.capacity.cpu;
+        let small = SMALL_FLOOR.apply(capacity, Rounding::Down);
+        let threshold = inputs.scene.slo.spec.resource_used_threshold_with_be.as_ref();
+        let least = threshold.and_then(|threshold| threshold.cpu_suppress_min_percent);
+        let least = least.map(|least| Percent(least).apply(capacity, Rounding::Down));
+        let settings = frame::Settings {
+            capacity,
+            threshold: Percent(
+                threshold.and_then(|t| t.cpu_suppress_threshold_percent).unwrap_or(65),
+            ),
+            floor: FLOOR.min(small).max(least.unwrap_or_default()),
+        };
+        match reflex.look(&settings, budget.system.charged(), now) {
+            Ok(Some(grant)) => self.grant = Some(grant),
+            Ok(None) => {}
+            Err(error) => debug!(%error, "cannot look at the load of pods"),
+        }
+        if let Some(grant) = &self.grant {
+            let limited: &[CgroupPath] = match self.tree.version() {
+                Version::V1 => &self.limited,
+                Version::V2 => &[],
+            };
+            self.arbiter.post(FRAME, reflex.wishes(grant, limited), None);
+        }
+    }
+
+    fn settle(&mut self, now: Duration, at: Timestamp) {
+        for change in self.arbiter.settle(now) {
+            self.tell(&change, at);
+        }
+        for change in self.files.settle(now) {
+            self.tell_file(&change, at);
+        }
+    }
+
+    fn tell_file(&self, change: &FileChange, at: Timestamp) {
+        let place = match &change.file.word {
+            Some(word) => format!("{}:{word}", change.file.path.display()),
+            None => change.file.path.display().to_string(),
+        };
+        let outcome = match &change.error {
+            Some(error) => {
+                warn!(path = place, value = change.new, error, "cannot set");
+                "refused"
+            }
+            None => "written",
+        };
+        let new = change.error.as_ref().unwrap_or(&change.new);
+        let message = format!("{outcome}: {} -> {new}: {}", change.old, change.why);
+        self.audit.record(Record { name: place.clone(), ..Record::node(at, 3, "system", message) });
+        self.journal.note(Noted {
+            at,
+            place,
+            owner: None,
+            outcome: outcome.to_owned(),
+            old: change.old.clone(),
+            new: new.clone(),
+            why: change.why.clone(),
+        });
+    }
+
+    /// Every change is noted; what needs somebody's eye is said once.
+    fn tell(&mut self, change: &Change, at: Timestamp) {
+        let place = change.place.to_string();
+        let owner = change.owner.unwrap_or("nobody");
+        let (outcome, old, new) = match &change.outcome {
+            Outcome::Written { old, new } => {
+                self.told.remove(&change.place);
+                debug!(path = place, value = new, owner, why = change.why, "wrote");
+                ("written", old.clone(), new.clone())
+            }
+            Outcome::Refused { value, error } => {
+                if self.told.insert(change.place.clone()) {
+                    warn!(path = place, value, error, owner, "the kernel refused; will retry");
+                }
+                ("refused", String::new(), format!("{value}: {error}"))
+            }
+            Outcome::Unsupported => {
+                debug!(path = place, "this kernel has no such file");
+                ("unsupported", String::new(), String::new())
+            }
+            Outcome::TakenOver { ours, theirs } => {
+                warn!(
+                    path = place,
+                    ours, theirs, "somebody else changed this file; it is theirs now"
+                );
+                ("taken over", ours.clone(), theirs.clone())
+            }
+            Outcome::Unledgered { error } => {
+                if self.told.insert(change.place.clone()) {
+                    warn!(path = place, error, "the ledger cannot be written; nothing is touched");
+                }
+                ("unledgered", String::new(), error.clone())
+            }
+        };
+        self.audit.record(Record {
+            subject: Subject::Group,
+            name: place.clone(),
+            ..Record::node(at, 3, owner, format!("{outcome}: {old} -> {new}: {}", change.why))
+        });
+        self.journal.note(Noted {
+            at,
+            place,
+            owner: change.owner.map(str::to_owned),
+            outcome: outcome.to_owned(),
+            old,
+            new,
+            why: change.why.clone(),
+        });
+    }
+}
+
+/// The groups below the tier that are given a quota.
+fn limited(wishes: &[Wish], tier: &CgroupPath) -> Vec<CgroupPath> {
+    let prefix = format!("{}/", tier.as_str());
+    let quotas = wishes.iter().filter(|wish| {
+        wish.place.knob == Knob::CfsQuota
+            && matches!(wish.bound, Bound::Set(Value::Number(Some(_))))
+            && wish.place.group.as_str().starts_with(&prefix)
+    });
+    quotas.map(|wish| wish.place.group.clone()).collect()
+}

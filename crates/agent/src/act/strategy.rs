@@ -1,0 +1,59 @@
+//! What does each strategy want of the kernel?
+//!
+//! A strategy is a function of [`Facts`](super::Facts) and of what it remembers. It calls an engine of
+//! [`qos`] and turns the answer into wishes; it writes nothing. `None` keeps what was wanted last, which
+//! is what a strategy says when it cannot see.
+//!
+//! | file | gate | wants |
+//! |---|---|---|
+//! | [`suppress`] | `BECPUSuppress` | CPUs and quota of the best-effort tier |
+//! | [`batch`] | `BatchResource` | shares, quota and memory of batch pods |
+//! | [`bind`] | `CPUSetAllocator` | CPUs of everybody else |
+//! | [`identity`] | `GroupIdentity` | who goes first on a CPU |
+//! | [`burst`] | `CPUBurst` | room above the limit of online pods |
+//! | [`normalize`] | `CPUNormalization` | quotas that do the same work on faster cores |
+//! | [`memory`] | `CgroupReconcile` | protection and brakes of memory |
+//! | [`block`] | `BlkIOReconcile` | limits and weights of disks |
+//! | [`system`] | `SystemConfig` | sysctls and switches of the whole node |
+//! | [`oom`] | `OOMScoreAdj` | who is killed first when memory runs out |
+
+pub mod batch;
+pub mod bind;
+pub mod block;
+pub mod burst;
+pub mod identity;
+pub mod memory;
+pub mod normalize;
+pub mod oom;
+pub mod suppress;
+pub mod system;
+
+use host::cgroup::{CgroupPath, Knob};
+use qos::claim::{Bound, Rank, Value};
+use units::{CpuSet, Micros};
+
+use super::{Place, Wish};
+
+/// What strategies remember from round to round.
+#[derive(Debug, Default)]
+pub struct Memory {
+    pub suppress: suppress::Memory,
+    pub burst: burst::Memory,
+}
+
+fn set(group: &CgroupPath, knob: Knob, rank: Rank, value: Value, why: &str) -> Wish {
+    let place = Place::new(group.clone(), knob);
+    Wish { place, rank, bound: Bound::Set(value), why: why.to_owned() }
+}
+
+fn number(value: i64) -> Value {
+    Value::Number(Some(value))
+}
+
+fn cpus(cpus: &CpuSet) -> Value {
+    Value::Cpus(cpus.clone())
+}
+
+fn quota(quota: Option<Micros>) -> Value {
+    Value::Number(quota.map(|quota| quota.0))
+}

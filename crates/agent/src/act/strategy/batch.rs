@@ -1,0 +1,84 @@
+//! Kernel limits of batch resources.
+//!
+//! The kubelet knows nothing of batch resources, so pods that have only those get no limits from it.
+
+use api::qos::QosClass;
+use host::cgroup::{CgroupPath, Knob};
+use qos::batch::{Container, Limits, Node, container_limits, pod_limits};
+use qos::claim::{Rank, Value};
+
+use super::super::Wish;
+use super::super::facts::Facts;
+use super::super::why::{Decision, Line, Resource, Why};
+use super::{number, quota, set, suppress};
+use crate::pods::{ContainerAsked, NodePod};
+
+pub fn decide(facts: &Facts<'_>) -> Decision {
+    let node = Node {
+        normalization: facts.scene.node.as_ref().and_then(|node| node.normalization),
+        is_quota_on_tier: suppress::is_by_quota(facts),
+    };
+    let mut decision = Decision::default();
+    for pod in facts.pods().filter(|pod| is_batch(pod)) {
+        let containers: Vec<Container> = pod.asked.containers.iter().map(asked).collect();
+        let limits = pod_limits(&containers, node);
+        let group = CgroupPath::new(&pod.view.cgroup);
+        decision.wishes.extend(wishes(&group, &limits));
+        if !pod.asked.is_virtual_machine {
+            for (container, asked) in pod.asked.containers.iter().zip(&containers) {
+                let Some(group) = container.cgroup.as_deref() else { continue };
+                let limits = container_limits(asked, node);
+                decision.wishes.extend(wishes(&CgroupPath::new(group), &limits));
+            }
+        }
+        decision.whys.extend(explain(pod, &limits));
+    }
+    decision
+}
+
+/// A container that names no batch resource counts as one without limits.
+fn is_batch(pod: &NodePod) -> bool {
+    pod.view.raw_qos == Some(QosClass::Be)
+        && pod.asked.containers.iter().any(|container| container.has_batch)
+}
+
+fn asked(container: &ContainerAsked) -> Container {
+    Container {
+        cpu_request: container.batch.cpu_request,
+        cpu_limit: container.batch.cpu_limit,
+        memory_limit: container.batch.memory_limit,
+    }
+}
+
+fn wishes(group: &CgroupPath, limits: &Limits) -> [Wish; 3] {
+    let why = "what its batch resources are worth";
+    let memory = Value::Number(limits.memory.map(|memory| memory.0));
+    [
+        set(group, Knob::CpuShares, Rank::POD, number(limits.shares), why),
+        set(group, Knob::CfsQuota, Rank::POD, quota(limits.quota), why),
+        set(group, Knob::MemoryLimit, Rank::POD, memory, why),
+    ]
+}
+
+fn explain(pod: &NodePod, limits: &Limits) -> [Why; 2] {
+    let about = format!("{}/{}", pod.view.namespace, pod.view.name);
+    let quota = limits
+        .quota
+        .map_or_else(|| "no quota".to_owned(), |quota| format!("a quota of {quota} in 100 ms"));
+    let memory = limits.memory.map_or_else(
+        || "no memory limit".to_owned(),
+        |memory| format!("a memory limit of {memory}"),
+    );
+    let why = |resource, headline: String, lines| Why {
+        about: about.clone(),
+        resource,
+        headline,
+        bound_by: "batch resources".to_owned(),
+        lines,
+    };
+    let shares = vec![Line::new(limits.shares, "shares", "from batch-cpu requests")];
+    [
+        why(Resource::Cpu, format!("{} shares and {quota}", limits.shares), shares),
+        why(Resource::Memory, memory, Vec::new()),
+    ]
+}

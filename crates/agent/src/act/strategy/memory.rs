@@ -1,0 +1,258 @@
+//! Protection and brakes of memory, by class and by pod.
+//!
+//! Protection has to be carried by every ancestor, so tiers and the group of all pods get the sum of
+//! their pods. What is not configured is not managed; a class that is off has neutral values.
+
+use std::collections::BTreeMap;
+
+use api::config::defaults::agent_qos;
+use api::metadata::pod::MemoryQosPolicy;
+use api::qos::{QosClass, StrategyClass};
+use api::strategy::{MemoryQos, ResourceQosStrategy};
+use host::cgroup::{CgroupPath, Knob, KubeQos};
+use qos::claim::{Rank, Value};
+use qos::memory::{Asked, High, Shares, high, protection, tier_protection};
+use units::{Bytes, Percent, Rounding};
+
+use super::super::Wish;
+use super::super::facts::{Facts, percent};
+use super::super::why::{Decision, Line, Resource, Why};
+use super::{number, set};
+use crate::pods::read::kube_qos;
+use crate::pods::{Bounds, NodePod};
+
+pub fn decide(facts: &Facts<'_>) -> Decision {
+    let none = ResourceQosStrategy::default();
+    let strategy = facts.slo().resource_qos_strategy.as_ref().unwrap_or(&none);
+    let allocatable = facts.scene.node.as_ref().map(|node| node.view.allocatable.memory);
+    let template: ResourceQosStrategy = agent_qos().typed();
+    let mut decision = Decision::default();
+    let mut tiers: BTreeMap<KubeQos, Vec<(Asked, Shares)>> = BTreeMap::new();
+    for pod in facts.pods() {
+        let config = config(pod, strategy, &template);
+        let shares = shares(&config);
+        let whole = whole(pod);
+        tiers.entry(kube_qos(pod.view.kube_qos)).or_default().push((whole, shares));
+        if !is_managed(&config) {
+            continue;
+        }
+        let group = CgroupPath::new(&pod.view.cgroup);
+        decision.wishes.extend(protect(&group, whole, &shares));
+        decision.wishes.extend(switches(&group, &config));
+        decision.wishes.extend(page_cache(&group, &config, whole));
+        if !pod.asked.is_virtual_machine {
+            for container in &pod.asked.containers {
+                let Some(group) = container.cgroup.as_deref().map(CgroupPath::new) else {
+                    continue;
+                };
+                let asked = asked(bounds(pod, &container.native, &container.batch));
+                decision.wishes.extend(protect(&group, asked, &shares));
+                decision.wishes.extend(brake(&group, asked, &shares, allocatable));
+                decision.wishes.extend(switches(&group, &config));
+            }
+        }
+        decision.whys.push(explain(pod, whole, &shares));
+    }
+    decision.wishes.extend(tier_wishes(facts, &tiers));
+    decision
+}
+
+/// The class's configuration with the pod's own words over it.
+fn config(
+    pod: &NodePod,
+    strategy: &ResourceQosStrategy,
+    template: &ResourceQosStrategy,
+) -> MemoryQos {
+    let own = pod.asked.memory_qos.as_ref();
+    let policy = own.and_then(|own| own.policy).unwrap_or_default();
+    let class = pod.view.qos.strategy_class();
+    let base = match policy {
+        MemoryQosPolicy::Default => of_class(strategy, class),
+        MemoryQosPolicy::None => return neutral(),
+        MemoryQosPolicy::Auto => of_class(template, class),
+    };
+    let Some(own) = own else { return base };
+    let fields = own.fields.clone();
+    MemoryQos {
+        enable: base.enable,
+        min_limit_percent: fields.min_limit_percent.or(base.min_limit_percent),
+        low_limit_percent: fields.low_limit_percent.or(base.low_limit_percent),
+        throttling_percent: fields.throttling_percent.or(base.throttling_percent),
+        wmark_ratio: fields.wmark_ratio.or(base.wmark_ratio),
+        wmark_scale_permill: fields.wmark_scale_permill.or(base.wmark_scale_permill),
+        wmark_min_adj: fields.wmark_min_adj.or(base.wmark_min_adj),
+        priority_enable: fields.priority_enable.or(base.priority_enable),
+        priority: fields.priority.or(base.priority),
+        oom_kill_group: fields.oom_kill_group.or(base.oom_kill_group),
+        page_cache_enable: fields.page_cache_enable.or(base.page_cache_enable),
+        page_cache_limit_percent: fields.page_cache_limit_percent.or(base.page_cache_limit_percent),
+        page_cache_limit_size: fields.page_cache_limit_size.or(base.page_cache_limit_size),
+        page_cache_reclaim_sync: fields.page_cache_reclaim_sync.or(base.page_cache_reclaim_sync),
+    }
+}
+
+fn of_class(strategy: &ResourceQosStrategy, class: StrategyClass) -> MemoryQos {
+    let class = match class {
+        StrategyClass::Lsr => &strategy.lsr_class,
+        StrategyClass::Ls => &strategy.ls_class,
+        StrategyClass::Be => &strategy.be_class,
+        StrategyClass::System => &strategy.system_class,
+    };
+    class.as_ref().and_then(|class| class.memory_qos.clone()).unwrap_or_default()
+}
+
+/// Everything off.
+fn neutral() -> MemoryQos {
+    MemoryQos {
+        min_limit_percent: Some(0),
+        low_limit_percent: Some(0),
+        throttling_percent: Some(0),
+        ..MemoryQos::default()
+    }
+}
+
+/// Whether anything differs from what the kernel does by itself.
+fn is_managed(config: &MemoryQos) -> bool {
+    let is_set = |value: Option<i64>, neutral| value.is_some_and(|value| value != neutral);
+    is_set(config.min_limit_percent, 0)
+        || is_set(config.low_limit_percent, 0)
+        || is_set(config.throttling_percent, 0)
+        || is_set(config.wmark_ratio, 0)
+        || is_set(config.wmark_min_adj, 0)
+        || is_set(config.priority_enable, 0)
+        || is_set(config.oom_kill_group, 0)
+        || config.page_cache_enable == Some(true)
+        || is_set(config.page_cache_limit_size, 0)
+        || is_set(config.page_cache_limit_percent, 0)
+}
+
+fn shares(config: &MemoryQos) -> Shares {
+    Shares {
+        min: percent(config.min_limit_percent),
+        low: percent(config.low_limit_percent),
+        throttling: percent(config.throttling_percent),
+    }
+}
+
+/// Best-effort asks in batch resources.
+fn bounds<'b>(pod: &NodePod, native: &'b Bounds, batch: &'b Bounds) -> &'b Bounds {
+    if pod.view.raw_qos == Some(QosClass::Be) { batch } else { native }
+}
+
+fn asked(bounds: &Bounds) -> Asked {
+    Asked {
+        request: bounds.memory_request.unwrap_or_default(),
+        limit: bounds.memory_limit.filter(|limit| *limit > Bytes::ZERO),
+    }
+}
+
+fn whole(pod: &NodePod) -> Asked {
+    let all = pod.asked.containers.iter().map(|c| asked(bounds(pod, &c.native, &c.batch)));
+    Asked {
+        request: all.clone().map(|asked| asked.request).sum(),
+        limit: all.map(|asked| asked.limit).sum(),
+    }
+}
+
+fn protect(group: &CgroupPath, asked: Asked, shares: &Shares) -> Vec<Wish> {
+    let protection = protection(asked, shares);
+    let why = "a share of its request";
+    let places = [(Knob::MemoryMin, protection.min), (Knob::MemoryLow, protection.low)];
+    let given = places.into_iter().filter_map(|(knob, bytes)| Some((knob, bytes?)));
+    given.map(|(knob, bytes)| set(group, knob, Rank::POD, number(bytes.0), why)).collect()
+}
+
+fn brake(
+    group: &CgroupPath,
+    asked: Asked,
+    shares: &Shares,
+    allocatable: Option<Bytes>,
+) -> Option<Wish> {
+    let value = match high(asked, shares, allocatable?) {
+        High::Unmanaged => return None,
+        High::Unlimited => Value::Number(None),
+        High::At(bytes) => number(bytes.0),
+    };
+    Some(set(group, Knob::MemoryHigh, Rank::POD, value, "between its request and its limit"))
+}
+
+fn switches(group: &CgroupPath, config: &MemoryQos) -> Vec<Wish> {
+    let why = "the configuration of its class";
+    let knobs = [
+        (Knob::WmarkRatio, config.wmark_ratio),
+        (Knob::WmarkScaleFactor, config.wmark_scale_permill),
+        (Knob::WmarkMinAdj, config.wmark_min_adj),
+        (Knob::MemoryPriority, config.priority),
+        (Knob::UsePriorityOom, config.priority_enable),
+        (Knob::OomGroup, config.oom_kill_group),
+    ];
+    let given = knobs.into_iter().filter_map(|(knob, value)| Some((knob, value?)));
+    given.map(|(knob, value)| set(group, knob, Rank::POD, number(value), why)).collect()
+}
+
+/// Only vendor kernels bound the page cache of a pod.
+fn page_cache(group: &CgroupPath, config: &MemoryQos, asked: Asked) -> Vec<Wish> {
+    let limit = asked.limit.unwrap_or_default();
+    let size = match (config.page_cache_limit_size, config.page_cache_limit_percent) {
+        (Some(size), _) if limit > Bytes::ZERO => size.min(limit.0),
+        (Some(size), _) => size,
+        (None, Some(share)) => Percent(share).apply(limit, Rounding::Down).0,
+        (None, None) if config.page_cache_enable.is_none() => return Vec::new(),
+        (None, None) => 0,
+    };
+    let is_on = config.page_cache_enable.unwrap_or(size > 0);
+    let sync = config.page_cache_reclaim_sync == Some(true);
+    let why = "its page cache is bounded";
+    [
+        (Knob::PagecacheLimitSize, size),
+        (Knob::PagecacheLimitSync, i64::from(sync)),
+        (Knob::PagecacheLimitEnable, i64::from(is_on)),
+    ]
+    .map(|(knob, value)| set(group, knob, Rank::POD, number(value), why))
+    .to_vec()
+}
+
+/// What the ancestors carry. Nothing at all while no pod is protected.
+fn tier_wishes(facts: &Facts<'_>, tiers: &BTreeMap<KubeQos, Vec<(Asked, Shares)>>) -> Vec<Wish> {
+    let is_protected = |shares: &Shares| {
+        [shares.min, shares.low].into_iter().flatten().any(|share| share > Percent::ZERO)
+    };
+    if !tiers.values().flatten().any(|(_, shares)| is_protected(shares)) {
+        return Vec::new();
+    }
+    let why = "what its pods are promised";
+    let wish = |group: CgroupPath, sum: qos::memory::Protection| {
+        [(Knob::MemoryMin, sum.min), (Knob::MemoryLow, sum.low)]
+            .map(|(knob, bytes)| {
+                set(&group, knob, Rank::POD, number(bytes.unwrap_or_default().0), why)
+            })
+            .to_vec()
+    };
+    let of = |qos| tiers.get(&qos).cloned().unwrap_or_default();
+    let all = tier_protection(tiers.values().flatten().copied());
+    let mut wishes = wish(facts.layout.kubepods(), all);
+    for qos in [KubeQos::Burstable, KubeQos::BestEffort] {
+        wishes.extend(wish(facts.layout.class(qos), tier_protection(of(qos))));
+    }
+    wishes
+}
+
+fn explain(pod: &NodePod, asked: Asked, shares: &Shares) -> Why {
+    let given = protection(asked, shares);
+    let bytes = |bytes: Option<Bytes>| bytes.unwrap_or_default();
+    Why {
+        about: format!("{}/{}", pod.view.namespace, pod.view.name),
+        resource: Resource::Memory,
+        headline: format!(
+            "{} are kept from reclaim, {} while others have some",
+            bytes(given.min),
+            bytes(given.low)
+        ),
+        bound_by: "its class or its annotation".to_owned(),
+        lines: vec![
+            Line::new(asked.request.0, "requested", ""),
+            Line::new(bytes(given.min).0, "memory.min", ""),
+            Line::new(bytes(given.low).0, "memory.low", ""),
+        ],
+    }
+}

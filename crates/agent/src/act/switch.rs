@@ -1,0 +1,217 @@
+//! Who may turn acting off, and how is everything given back without an agent?
+//!
+//! | where | turned by | needs |
+//! |---|---|---|
+//! | a file in the agent's directory | `tidepool off` and `tidepool on` on the machine | nothing else |
+//! | annotation `tidepool.io/switch: off` of the Node | `kubectl annotate` | the API server |
+//! | `tidepool-switch-config` in the NodeSLO's extensions | the cluster's configuration | the manager |
+//!
+//! The first that says off wins, so that a machine in trouble can be saved by hand. A running agent
+//! looks at the file twice a second. Without one, [`give_back`] does its work from the ledger alone.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use host::Reading;
+use host::cgroup::Tree;
+use host::fs::HostFs;
+use rustix::fs::FlockOperation;
+use serde::{Deserialize, Serialize};
+
+use super::ledger::{self, Entry};
+use super::{Arbiter, Files, Ledger, LedgerError, Place, Scene};
+
+/// Turns acting off while it exists.
+const OFF: &str = "off";
+
+/// What was in files before us.
+const LEDGER: &str = "ledger";
+const FILES: &str = "files";
+
+/// Which boot of the machine the ledger is about: control groups do not outlive it.
+const BOOT: &str = "boot";
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// The cluster's switch in the NodeSLO's extensions.
+const EXTENSION: &str = "tidepool-switch-config";
+
+/// How long everything may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+#[derive(Debug, thiserror::Error)]
+pub enum SwitchError {
+    #[error("cannot use {}", path.display())]
+    File { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+}
+
+/// What the switch's file says, for people.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Off {
+    #[serde(default)]
+    pub reason: String,
+}
+
+/// A file that does not have the value that was found in it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Left {
+    pub place: String,
+    pub found: String,
+    pub now: String,
+}
+
+/// What came of turning off.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Given {
+    /// Files that we had changed.
+    pub held: usize,
+    /// Those that are not as they were found.
+    pub left: Vec<Left>,
+    /// Whether a running agent did it.
+    pub by_agent: bool,
+}
+
+/// Who turned acting off on this machine.
+pub fn local(dir: &Path) -> Option<String> {
+    dir.join(OFF).exists().then(|| "this machine (tidepool off)".to_owned())
+}
+
+/// Who turned acting off in the cluster.
+pub fn cluster(scene: &Scene) -> Option<String> {
+    if scene.node.as_ref().is_some_and(|node| node.is_off) {
+        return Some(format!("annotation {} of the Node", super::SWITCH));
+    }
+    let mode = scene.slo.spec.extensions.as_ref()?.get(EXTENSION)?.get("mode")?.as_str()?;
+    mode.eq_ignore_ascii_case("off").then(|| format!("{EXTENSION} of the NodeSLO"))
+}
+
+/// Opens the ledger of this boot; one of an earlier boot tells of groups that are gone.
+pub fn open_ledger(dir: &Path) -> Result<Ledger, SwitchError> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| SwitchError::File { path, source }
+    };
+    fs::create_dir_all(dir).map_err(failed(dir))?;
+    let boot = fs::read_to_string(BOOT_ID).unwrap_or_default();
+    let (mark, path) = (dir.join(BOOT), dir.join(LEDGER));
+    if fs::read_to_string(&mark).ok().as_deref() != Some(&boot) {
+        for path in [&path, &dir.join(FILES)] {
+            match fs::remove_file(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(failed(path)(error));
+                }
+                _ => {}
+            }
+        }
+        fs::write(&mark, &boot).map_err(failed(&mark))?;
+    }
+    Ok(Ledger::open(&path)?)
+}
+
+/// Opens what was found in files that are no control groups. Call it after [`open_ledger`].
+pub fn open_files(dir: &Path, fs: Arc<dyn HostFs>) -> Files {
+    Files::open(fs, &dir.join(FILES))
+}
+
+/// Turns acting on; whether it was off.
+pub fn turn_on(dir: &Path) -> Result<bool, SwitchError> {
+    let path = dir.join(OFF);
+    match fs::remove_file(&path) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(source) => Err(SwitchError::File { path, source }),
+    }
+}
+
+/// Turns acting off, waits until everything is given back, by the running agent or by ourselves, and
+/// reads every file to be sure.
+pub fn turn_off(dir: &Path, tree: &Tree, lock: &Path, off: &Off) -> Result<Given, SwitchError> {
+    let path = dir.join(OFF);
+    let failed = |source| SwitchError::File { path: path.clone(), source };
+    let held = held(dir);
+    fs::create_dir_all(dir).map_err(failed)?;
+    let text = serde_json::to_string(off).map_err(|error| failed(error.into()))?;
+    fs::write(&path, text + "\n").map_err(failed)?;
+    let end = Instant::now() + PATIENCE;
+    let by_agent = loop {
+        if let Some(_lock) = try_lock(lock) {
+            give_back(dir, tree, end)?;
+            break false;
+        }
+        if self::held(dir).is_empty() {
+            break true;
+        }
+        if Instant::now() >= end {
+            break true;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    Ok(Given { held: held.len(), left: not_as_found(tree, &held), by_agent })
+}
+
+/// Gives everything back from the ledger alone.
+pub fn give_back(dir: &Path, tree: &Tree, end: Instant) -> Result<(), SwitchError> {
+    let start = Instant::now();
+    let mut arbiter = Arbiter::new(tree.clone(), open_ledger(dir)?);
+    let mut files = open_files(dir, tree.shared_fs());
+    super::cache::Cache::default().give_back(&tree.shared_fs());
+    loop {
+        arbiter.settle(start.elapsed());
+        files.settle(start.elapsed());
+        if arbiter.is_clean() && files.held() == 0 || Instant::now() >= end {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Files that are not as they were found, for people.
+pub fn held_places(dir: &Path) -> Vec<String> {
+    held(dir).keys().map(ToString::to_string).collect()
+}
+
+/// What the ledger tells, without touching it.
+fn held(dir: &Path) -> BTreeMap<Place, Entry> {
+    ledger::read(&dir.join(LEDGER)).unwrap_or_default()
+}
+
+/// Reads every place; those whose group is gone are as good as given back.
+fn not_as_found(tree: &Tree, held: &BTreeMap<Place, Entry>) -> Vec<Left> {
+    let differs = |(place, entry): (&Place, &Entry)| {
+        let now = place.text(tree)?;
+        (!place.means_the_same(tree.version(), &now, &entry.found)).then(|| Left {
+            place: place.to_string(),
+            found: entry.found.clone(),
+            now,
+        })
+    };
+    held.iter().filter_map(differs).collect()
+}
+
+/// The lock of the agent, when nobody holds it.
+fn try_lock(path: &Path) -> Option<File> {
+    if let Some(dir) = path.parent() {
+        fs::create_dir_all(dir).ok()?;
+    }
+    let file =
+        OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path).ok()?;
+    rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
+    Some(file)
+}
+
+impl Place {
+    /// What the file says; `None` when it is gone.
+    fn text(&self, tree: &Tree) -> Option<String> {
+        match tree.get_text(&self.group, self.knob) {
+            Ok(Reading::Value((text, _))) => Some(text),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,7 @@
+mod bursts;
+mod chaos;
+mod four_classes;
+mod off;
+mod others;
+mod rig;
+mod wishes;

@@ -1,0 +1,382 @@
+//! A machine of sixteen CPUs on which pods come and go and load is what a test says.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use api::protocol::gate::{AgentGate, Gates};
+use host::Reading;
+use host::cgroup::{CgroupPath, Driver, Knob, KubeQos, Layout, Tree, Version};
+use host::fs::{Entry, FakeFs, HostFs, Source};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
+use rustix::io::Errno;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use units::Bytes;
+
+use super::super::facts::Settings;
+use super::super::rounds::Inputs;
+use super::super::{Files, Journal, Ledger, NodeScene, Rounds, Scene};
+use crate::audit::{self, Audit};
+use crate::pods::{self, NodePod, Pods, read};
+use crate::series::{Measure, Metrics, Store, Subject};
+use crate::slo::merge;
+use crate::topology::{self, Cpu, Machine, NumaNode};
+use crate::view::{Amounts, NodeView};
+
+const V1: &str = "\
+-- sys/fs/cgroup/cpu,cpuacct/cgroup.procs --
+-- sys/fs/cgroup/cpuset/cgroup.procs --
+-- sys/fs/cgroup/cpuset/cpuset.cpus --
+0-15
+-- sys/fs/cgroup/cpuset/cpuset.mems --
+0
+-- sys/fs/cgroup/memory/cgroup.procs --
+";
+
+const V2: &str = "\
+-- sys/fs/cgroup/cgroup.controllers --
+cpuset cpu io memory pids
+-- sys/fs/cgroup/cgroup.subtree_control --
+cpuset cpu io memory pids
+-- sys/fs/cgroup/cpuset.cpus.effective --
+0-15
+";
+
+/// A kernel that refuses at random as often as it is told to.
+#[derive(Debug)]
+pub(super) struct Moody {
+    pub(super) fake: FakeFs,
+    /// Of a thousand operations.
+    pub(super) refuses: AtomicU64,
+    seed: AtomicU64,
+    pub(super) writes: AtomicU64,
+}
+
+impl Moody {
+    fn mood(&self) -> io::Result<()> {
+        let refuses = self.refuses.load(Ordering::Relaxed);
+        let mut seed = self.seed.load(Ordering::Relaxed);
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        self.seed.store(seed, Ordering::Relaxed);
+        if seed % 1_000 >= refuses {
+            return Ok(());
+        }
+        let errors = [Errno::INVAL, Errno::BUSY, Errno::NODEV, Errno::ACCESS, Errno::NOSPC];
+        let which = usize::try_from(seed / 1_000 % 5).unwrap();
+        Err(errors[which].into())
+    }
+}
+
+impl HostFs for Moody {
+    fn open(&self, path: &Path) -> io::Result<Box<dyn Source>> {
+        self.mood()?;
+        self.fake.open(path)
+    }
+
+    fn write(&self, path: &Path, value: &str) -> io::Result<()> {
+        self.writes.fetch_add(1, Ordering::Relaxed);
+        self.mood()?;
+        self.fake.write(path, value)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<Entry>> {
+        self.mood()?;
+        self.fake.list(dir)
+    }
+
+    fn make_dir(&self, dir: &Path) -> io::Result<()> {
+        self.fake.make_dir(dir)
+    }
+
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        self.fake.remove_dir(dir)
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        self.fake.exists(path)
+    }
+
+    fn real_path(&self, _path: &Path) -> Option<PathBuf> {
+        None
+    }
+}
+
+pub(super) struct Rig {
+    pub(super) kernel: Arc<Moody>,
+    pub(super) tree: Tree,
+    pub(super) layout: Layout,
+    pub(super) rounds: Rounds,
+    pub(super) journal: Journal,
+    pub(super) metrics: Metrics,
+    pub(super) now: Duration,
+    pub(super) off_by: Option<String>,
+    settings: Settings,
+    dir: TempDir,
+    pods: BTreeMap<String, Arc<NodePod>>,
+    slo: Value,
+    /// Cores in use by pod, and by the system.
+    load: BTreeMap<String, f64>,
+    system: f64,
+    scene: Option<(Arc<Scene>, Arc<topology::Topology>)>,
+}
+
+/// What a test says about a pod.
+pub(super) struct Pod {
+    pub(super) name: &'static str,
+    pub(super) qos: &'static str,
+    pub(super) cpus: &'static str,
+    pub(super) resources: Value,
+    pub(super) annotations: Value,
+}
+
+pub(super) const POD: Pod =
+    Pod { name: "pod", qos: "LS", cpus: "", resources: Value::Null, annotations: Value::Null };
+
+pub(super) fn suppressing(policy: &str) -> Value {
+    json!({ "resourceUsedThresholdWithBE": { "enable": true, "cpuSuppressPolicy": policy } })
+}
+
+impl Rig {
+    pub(super) fn new(version: Version) -> Self {
+        Self::with_gates(version, &[])
+    }
+
+    pub(super) fn with_gates(version: Version, gates: &[AgentGate]) -> Self {
+        let text = if version == Version::V1 { V1 } else { V2 };
+        let fake = FakeFs::from_fixture(text).unwrap();
+        let kernel = Arc::new(Moody {
+            fake,
+            refuses: AtomicU64::new(0),
+            seed: AtomicU64::new(0x9e37_79b9_7f4a_7c15),
+            writes: AtomicU64::new(0),
+        });
+        let tree = Tree::find(kernel.clone()).unwrap();
+        let layout = Layout::new(Driver::Cgroupfs);
+        for qos in [KubeQos::Guaranteed, KubeQos::Burstable, KubeQos::BestEffort] {
+            tree.make(&layout.class(qos)).unwrap();
+        }
+        let names: Vec<_> = gates.iter().map(|gate| format!("{gate:?}=true")).collect();
+        let (gates, errors) = Gates::parse(&names.join(","));
+        assert_eq!(errors.len(), 0);
+        let settings = Settings { gates, ..Settings::default() };
+        let dir = tempfile::tempdir().unwrap();
+        let journal = Journal::new("n1");
+        let rounds = start(&settings, &tree, &layout, &dir, &journal);
+        Self {
+            kernel,
+            tree,
+            layout,
+            rounds,
+            journal,
+            metrics: Metrics::new(Store::new(Duration::from_secs(1), 1_000_000)),
+            now: Duration::ZERO,
+            off_by: None,
+            settings,
+            dir,
+            pods: BTreeMap::new(),
+            slo: json!({}),
+            load: BTreeMap::new(),
+            system: 0.0,
+            scene: None,
+        }
+    }
+
+    /// The agent dies and a new one takes over.
+    pub(super) fn restart(&mut self) {
+        self.rounds = start(&self.settings, &self.tree, &self.layout, &self.dir, &self.journal);
+    }
+
+    /// Another hierarchy was mounted.
+    pub(super) fn find_tree_again(&mut self) {
+        self.tree = Tree::find(self.kernel.clone()).unwrap();
+        for qos in [KubeQos::Guaranteed, KubeQos::Burstable, KubeQos::BestEffort] {
+            self.tree.make(&self.layout.class(qos)).unwrap();
+        }
+        self.restart();
+    }
+
+    pub(super) fn slo(&mut self, slo: Value) {
+        self.slo = slo;
+        self.scene = None;
+    }
+
+    /// A pod with one container and a sandbox.
+    pub(super) fn add(&mut self, pod: Pod) -> CgroupPath {
+        let class = match pod.qos {
+            "LSE" | "LSR" => "Guaranteed",
+            "BE" => "BestEffort",
+            _ => "Burstable",
+        };
+        let mut annotations = match pod.annotations {
+            Value::Object(annotations) => annotations,
+            _ => serde_json::Map::new(),
+        };
+        if !pod.cpus.is_empty() {
+            let status = json!({ "cpuset": pod.cpus }).to_string();
+            annotations
+                .insert("scheduling.koordinator.sh/resource-status".to_owned(), status.into());
+        }
+        let labels = match pod.qos {
+            "" => json!({}),
+            qos => json!({ "koordinator.sh/qosClass": qos }),
+        };
+        let name = pod.name;
+        let object = json!({
+            "metadata": { "namespace": "d", "name": name, "uid": name, "labels": labels,
+                "annotations": annotations },
+            "spec": { "containers": [{ "name": "main", "resources": pod.resources }] },
+            "status": { "phase": "Running", "qosClass": class, "containerStatuses": [
+                { "name": "main", "containerID": format!("containerd://{name}"), "image": "",
+                  "imageID": "", "ready": true, "restartCount": 0, "state": { "running": {} } },
+            ] },
+        });
+        let read = read::read(&serde_json::from_value(object).unwrap(), &self.layout).unwrap();
+        let group = CgroupPath::new(&read.view.cgroup);
+        for group in [group.clone(), group.child(name), group.child("sandbox")] {
+            self.tree.make(&group).unwrap();
+        }
+        self.pods.insert(name.to_owned(), Arc::new(read));
+        self.scene = None;
+        group
+    }
+
+    pub(super) fn remove(&mut self, name: &str) {
+        let Some(pod) = self.pods.remove(name) else { return };
+        let group = CgroupPath::new(&pod.view.cgroup);
+        for group in [group.child(name), group.child("sandbox"), group] {
+            for dir in self.tree.dirs(&group) {
+                self.kernel.fake.remove(&dir);
+            }
+        }
+        self.load.remove(name);
+        self.scene = None;
+    }
+
+    pub(super) fn uses(&mut self, name: &str, cores: f64) {
+        self.load.insert(name.to_owned(), cores);
+    }
+
+    /// A second passes.
+    pub(super) fn tick(&mut self) {
+        self.step(Duration::from_secs(1));
+    }
+
+    pub(super) fn step(&mut self, step: Duration) {
+        let before = self.now.as_secs();
+        self.now += step;
+        if self.now.as_secs() != before {
+            self.sample();
+        }
+        let inputs = self.inputs();
+        let at = Timestamp::UNIX_EPOCH + jiff::SignedDuration::try_from(self.now).unwrap();
+        self.rounds.tick(self.now, at, &inputs);
+    }
+
+    fn sample(&self) {
+        let mut store = self.metrics.lock();
+        let used: f64 = self.load.values().sum::<f64>() + self.system;
+        store.push(Subject::Node, Measure::Cpu, self.now, used);
+        for (pod, cores) in &self.load {
+            store.push(Subject::Pod(pod), Measure::Cpu, self.now, *cores);
+        }
+    }
+
+    fn inputs(&mut self) -> Inputs {
+        let (scene, topology) = match &self.scene {
+            Some(known) => known.clone(),
+            None => {
+                let new = (Arc::new(self.look()), Arc::new(self.topology()));
+                self.scene = Some(new.clone());
+                new
+            }
+        };
+        Inputs {
+            scene,
+            topology: Some(topology),
+            metrics: self.metrics.clone(),
+            off_by: self.off_by.clone(),
+        }
+    }
+
+    fn pods(&self) -> Pods {
+        pods::next(&Arc::default(), self.pods.values().map(|pod| (**pod).clone()))
+    }
+
+    fn look(&self) -> Scene {
+        let amounts = |cores| Amounts {
+            cpu: units::MilliCpu::from_cores(cores),
+            memory: Bytes::from_gib(64),
+        };
+        let view = NodeView {
+            name: "n1".to_owned(),
+            capacity: amounts(16),
+            allocatable: amounts(16),
+            raw_allocatable: None,
+        };
+        let spec = serde_json::from_value(self.slo.clone()).unwrap();
+        Scene {
+            node: Some(NodeScene { view, ..NodeScene::default() }),
+            slo: Arc::new(merge(Some(&spec))),
+            pods: self.pods(),
+            host_applications: Vec::new(),
+            is_complete: true,
+        }
+    }
+
+    fn topology(&self) -> topology::Topology {
+        let cpus = (0..16u16).map(|id| Cpu { id, core: i32::from(id / 2), socket: 0, node: 0 });
+        let memory = Bytes::from_gib(64);
+        let zero = Bytes::ZERO;
+        let machine = Machine {
+            cpus: cpus.collect(),
+            numa: vec![NumaNode { id: 0, memory, huge_2mi: zero, huge_1gi: zero }],
+            ..Machine::default()
+        };
+        topology::compute(&topology::Inputs {
+            machine: &machine,
+            node: &Node::default(),
+            pods: &self.pods(),
+            kubelet: None,
+            bound: &Default::default(),
+            huge_pages: false,
+        })
+        .unwrap()
+    }
+
+    /// What a file says, in its own words.
+    pub(super) fn text(&self, group: &CgroupPath, knob: Knob) -> String {
+        match self.tree.get_text(group, knob) {
+            Ok(Reading::Value((text, _))) => text,
+            other => format!("{other:?}"),
+        }
+    }
+
+    pub(super) fn cpus(&self, group: &CgroupPath) -> String {
+        self.text(group, Knob::CpusetCpus)
+    }
+
+    pub(super) fn tier(&self) -> CgroupPath {
+        self.layout.class(KubeQos::BestEffort)
+    }
+}
+
+fn start(
+    settings: &Settings,
+    tree: &Tree,
+    layout: &Layout,
+    dir: &TempDir,
+    journal: &Journal,
+) -> Rounds {
+    let ledger = Ledger::open(&dir.path().join("ledger")).unwrap();
+    let audit = Audit::new(audit::Settings::default());
+    let files = Files::open(tree.shared_fs(), &dir.path().join("files"));
+    let (settings, layout) = (settings.clone(), layout.clone());
+    Rounds::new(settings, tree.clone(), layout, ledger, files, journal.clone(), audit)
+}

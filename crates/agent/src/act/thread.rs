@@ -1,0 +1,111 @@
+//! Who runs the rounds? One thread, which alone writes to the kernel.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use tracing::{error, warn};
+
+use super::rounds::{Inputs, Rounds};
+use super::{SharedScene, switch};
+use crate::health::Part;
+use crate::series::Metrics;
+use crate::topology::SharedTopology;
+use crate::view::Clock;
+
+/// How long giving everything back may take at the end.
+const CLEANUP: Duration = Duration::from_secs(4);
+
+/// How often it is looked whether somebody turned acting off.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// What the thread looks at.
+#[derive(Debug)]
+pub struct Watching {
+    pub scene: SharedScene,
+    pub topology: SharedTopology,
+    pub metrics: Metrics,
+    pub clock: Clock,
+    /// Where the switch of this machine is.
+    pub dir: PathBuf,
+    /// Gives everything back at the end.
+    pub cleanup_on_exit: bool,
+    pub part: Part,
+}
+
+/// Acts until it is stopped.
+#[derive(Debug)]
+pub struct ActThread {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl ActThread {
+    pub fn start(rounds: Rounds, watching: Watching) -> io::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let ending = stop.clone();
+        let thread = thread::Builder::new()
+            .name("act".to_owned())
+            .spawn(move || run(rounds, &watching, &ending))?;
+        Ok(Self { stop, thread })
+    }
+
+    /// Whether the thread is still there.
+    pub fn is_running(&self) -> bool {
+        !self.thread.is_finished()
+    }
+
+    pub fn stop(self) {
+        self.stop.store(true, Ordering::Release);
+        self.thread.thread().unpark();
+        if self.thread.join().is_err() {
+            error!("the acting thread panicked");
+        }
+    }
+}
+
+fn run(mut rounds: Rounds, watching: &Watching, stop: &AtomicBool) {
+    let mut off_by = switch::local(&watching.dir);
+    let mut next_look = Duration::ZERO;
+    while !stop.load(Ordering::Acquire) {
+        let now = watching.clock.now();
+        watching.part.beat(LOOK, Instant::now());
+        if now >= next_look {
+            next_look = now.saturating_add(LOOK);
+            off_by = switch::local(&watching.dir);
+        }
+        let scene = watching.scene.load_full();
+        let inputs = Inputs {
+            off_by: off_by.clone().or_else(|| switch::cluster(&scene)),
+            topology: watching.topology.load_full(),
+            metrics: watching.metrics.clone(),
+            scene,
+        };
+        rounds.tick(now, Timestamp::now(), &inputs);
+        watching.part.ready();
+        thread::park_timeout(rounds.pause());
+    }
+    if watching.cleanup_on_exit {
+        clean_up(&mut rounds, watching.clock);
+    }
+}
+
+/// Gives everything back, as far as the kernel lets us in the time there is.
+fn clean_up(rounds: &mut Rounds, clock: Clock) {
+    let end = clock.now().saturating_add(CLEANUP);
+    loop {
+        rounds.stay_off(clock.now(), Timestamp::now(), "shutdown");
+        if rounds.is_clean() {
+            return;
+        }
+        if clock.now() >= end {
+            warn!("not every kernel file could be given back; `tidepool off` tries again");
+            return;
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+}
