@@ -33,6 +33,7 @@ impl Scheduler {
         };
         let attempts = self.queue.get(&uid).map_or(1, |record| record.attempts);
         let outcome = self.attempt(pod, now);
+        self.tell_released(now);
         let profile = self.profile_of(pod);
         let scheduler_name = self.frameworks.get(profile)?.scheduler_name.clone();
         Some(Attempt { pod: self.pod_ref(pod), scheduler_name, attempts, outcome })
@@ -71,7 +72,12 @@ impl Scheduler {
             return self.refuse(pod, rejection, now);
         };
         let name = self.snapshot.names.text(symbol).to_owned();
-        self.withdraw(pod);
+        let promised = self.snapshot.pods.get(pod).and_then(|found| found.nominated);
+        if promised == Some(symbol) {
+            self.withdraw(pod);
+        } else {
+            self.release(pod);
+        }
         if let Some(found) = self.snapshot.pods.get_mut(pod) {
             found.phase = Phase::Assumed;
         }
@@ -194,7 +200,7 @@ impl Scheduler {
         match search.find(&mut cycle, standings, pod, refused) {
             preempt::Found::Nothing { message } => {
                 reject.why.preemption = message;
-                if self.withdraw(pod) {
+                if self.release(pod) {
                     reject.nominate = Nominate::Clear;
                 }
             }
@@ -210,7 +216,7 @@ impl Scheduler {
         let losers = self.nominator.below(priority, &node);
         let losers: Vec<PodIx> = losers.filter_map(|uid| self.snapshot.pods.find(uid)).collect();
         for loser in losers {
-            self.withdraw(loser);
+            self.release(loser);
             reject.unnominated.push(self.pod_ref(loser));
         }
         self.promise(pod, node);

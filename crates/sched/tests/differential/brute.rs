@@ -10,6 +10,8 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use sched::tie;
 use units::Quantity;
 
+use crate::company;
+
 pub(crate) type Amounts = BTreeMap<String, i64>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,7 +48,7 @@ impl Known {
 /// A node and what it offers.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
-    node: Node,
+    pub(crate) node: Node,
     offer: Amounts,
 }
 
@@ -131,12 +133,12 @@ impl World {
         let mut with: Vec<&Known> = here.to_vec();
         with.extend(ahead.filter(is_ahead));
         if with.len() > here.len() {
-            let first = filter(known, &self.nodes[node], &with);
+            let first = self.filter(known, node, &with);
             if first != Status::Ok {
                 return first;
             }
         }
-        filter(known, &self.nodes[node], here)
+        self.filter(known, node, here)
     }
 
     fn totals<'a>(
@@ -151,11 +153,13 @@ impl World {
         };
         let taints = normalised(raw(&|node| soft_taints(pod, node)), true);
         let affinity = normalised(raw(&|node| preferred(pod, node)), false);
+        let nodes: Vec<&Node> = feasible.iter().map(|name| &self.nodes[*name].node).collect();
+        let company = company::scores(pod, &nodes, &self.cluster());
         let mut totals = BTreeMap::new();
         for (at, name) in feasible.iter().enumerate() {
             let place = &self.nodes[*name];
             let here = &here[name];
-            let mut total = 3 * taints[at] + self.images(pod, &place.node);
+            let mut total = 3 * taints[at] + self.images(pod, &place.node) + company[at];
             if has_preferred(pod) {
                 total += 2 * affinity[at];
             }
@@ -328,7 +332,7 @@ fn normalised(raw: Vec<i64>, reverse: bool) -> Vec<i64> {
 }
 
 /// The filters in their order; the first that rejects has the word.
-fn filter(known: &Known, place: &Place, here: &[&Known]) -> Status {
+pub(crate) fn filter(known: &Known, place: &Place, here: &[&Known]) -> Status {
     let (pod, node) = (&known.pod, &place.node);
     let unresolvable = |why: &str| Status::Unresolvable(vec![why.to_owned()]);
     let spec = pod.spec.as_ref().unwrap();

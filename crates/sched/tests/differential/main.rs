@@ -8,6 +8,7 @@
 )]
 
 mod brute;
+mod company;
 mod random;
 
 use std::sync::Arc;

@@ -97,6 +97,13 @@ impl Random {
         if self.chance(30) {
             spec["affinity"] = self.affinity();
         }
+        if self.chance(20) {
+            let kind = self.one(&["podAffinity", "podAntiAffinity"]);
+            spec["affinity"][kind] = self.company();
+        }
+        if self.chance(20) {
+            spec["topologySpreadConstraints"] = json!([self.spread(), self.spread()]);
+        }
         let pod = json!({
             "metadata": {
                 "name": name, "namespace": "default", "uid": format!("u{number}"),
@@ -153,6 +160,28 @@ impl Random {
                 json!(self.one(&["NoSchedule", "NoExecute", "PreferNoSchedule"]));
         }
         toleration
+    }
+
+    /// Terms about other pods.
+    fn company(&mut self) -> Value {
+        let app = self.one(&["web", "db", "tool"]);
+        let key = self.one(&["zone", "disk", "rank"]);
+        let term = json!({"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}}});
+        if self.chance(50) {
+            return json!({"requiredDuringSchedulingIgnoredDuringExecution": [term]});
+        }
+        let weighted = json!({"weight": 1 + self.below(100), "podAffinityTerm": term});
+        json!({"preferredDuringSchedulingIgnoredDuringExecution": [weighted]})
+    }
+
+    fn spread(&mut self) -> Value {
+        let app = self.one(&["web", "db", "tool"]);
+        json!({
+            "maxSkew": 1 + self.below(4), "topologyKey": self.one(&["zone", "disk", "rank"]),
+            "whenUnsatisfiable": self.one(&["DoNotSchedule", "ScheduleAnyway", "ScheduleAnyway"]),
+            "labelSelector": {"matchLabels": {"app": app}},
+            "nodeAffinityPolicy": "Ignore",
+        })
     }
 
     fn affinity(&mut self) -> Value {
