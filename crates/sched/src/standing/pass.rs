@@ -3,7 +3,7 @@
 //! The nodes that local filters let through are filtered and scored once more, plugin by plugin
 //! over dense lists. Normalising is exact: only nodes that are feasible in the end count.
 
-use super::{Standing, Ties, proportion};
+use super::{ScoreRun, Standing, Ties, proportion};
 use crate::plugin::{Normalise, Reads};
 use crate::snapshot::{NodeIx, Snapshot};
 use crate::verdict::Verdict;
@@ -16,8 +16,10 @@ pub type Scored = (NodeIx, i64);
 pub struct Pass {
     nodes: Vec<NodeIx>,
     verdicts: Vec<Verdict>,
-    scores: Vec<i64>,
     totals: Vec<i64>,
+    /// Normalised scores of plugins that look at the cluster, by their place in the standing.
+    columns: Vec<(usize, Vec<i64>)>,
+    spare: Vec<Vec<i64>>,
 }
 
 impl Pass {
@@ -73,6 +75,32 @@ impl Standing {
         self.add_global(snapshot, pass);
     }
 
+    /// Weighted scores by plugin of a node that came through the pass.
+    pub fn parts_in(
+        &self,
+        snapshot: &Snapshot,
+        pass: &Pass,
+        node: NodeIx,
+    ) -> Vec<(&'static str, i64)> {
+        let Some(row) = pass.nodes.iter().position(|one| *one == node) else { return Vec::new() };
+        let score_of = |at: usize, run: &ScoreRun| {
+            if run.reads == Reads::Cluster {
+                let (_, column) = pass.columns.iter().find(|(one, _)| *one == at)?;
+                return column.get(row).copied();
+            }
+            let Some(raws) = self.raws.iter().find(|raws| raws.run == at) else {
+                return Some(self.works.get(run.work)?.score(snapshot, node));
+            };
+            let raw = |node: &NodeIx| raws.values.get(node.index()).copied().unwrap_or(0);
+            let largest = pass.nodes.iter().map(raw).max().unwrap_or(0);
+            Some(proportion(raw(&node), largest, raws.reverse))
+        };
+        let part = |(at, run): (usize, &ScoreRun)| {
+            Some((run.plugin, score_of(at, run)?.saturating_mul(run.weight)))
+        };
+        self.scores.iter().enumerate().filter_map(part).collect()
+    }
+
     /// Local scores that are relative to the largest among these nodes.
     fn add_relative(&self, pass: &mut Pass) {
         for raws in &self.raws {
@@ -86,24 +114,28 @@ impl Standing {
     }
 
     fn add_global(&mut self, snapshot: &Snapshot, pass: &mut Pass) {
-        for run in self.scores.iter().filter(|run| run.reads == Reads::Cluster) {
+        pass.spare.extend(pass.columns.drain(..).map(|(_, column)| column));
+        let runs = self.scores.iter().enumerate();
+        for (at, run) in runs.filter(|(_, run)| run.reads == Reads::Cluster) {
             let Some(work) = self.works.get_mut(run.work) else { continue };
-            pass.scores.clear();
-            pass.scores.resize(pass.nodes.len(), 0);
-            work.score_all(snapshot, &pass.nodes, &mut pass.scores);
+            let mut scores = pass.spare.pop().unwrap_or_default();
+            scores.clear();
+            scores.resize(pass.nodes.len(), 0);
+            work.score_all(snapshot, &pass.nodes, &mut scores);
             match run.normalise {
                 Normalise::None => {}
-                Normalise::Own => work.normalise(&pass.nodes, &mut pass.scores),
+                Normalise::Own => work.normalise(&pass.nodes, &mut scores),
                 Normalise::Largest { reverse } => {
-                    let largest = pass.scores.iter().copied().max().unwrap_or(0);
-                    for score in &mut pass.scores {
+                    let largest = scores.iter().copied().max().unwrap_or(0);
+                    for score in &mut scores {
                         *score = proportion(*score, largest, reverse);
                     }
                 }
             }
-            for (total, score) in pass.totals.iter_mut().zip(&pass.scores) {
+            for (total, score) in pass.totals.iter_mut().zip(&scores) {
                 *total += run.weight.saturating_mul(*score);
             }
+            pass.columns.push((at, scores));
         }
     }
 }
