@@ -8,6 +8,9 @@ use crate::plugin::{Normalise, Reads};
 use crate::snapshot::{NodeIx, Snapshot};
 use crate::verdict::Verdict;
 
+/// A node and its total.
+pub type Scored = (NodeIx, i64);
+
 /// Lists that are reused from one pass to the next.
 #[derive(Debug, Default)]
 pub struct Pass {
@@ -21,7 +24,7 @@ pub struct Pass {
 
 impl Pass {
     /// Nodes feasible in the end, with their totals, in no order that means anything.
-    pub fn totals(&self) -> impl Iterator<Item = (NodeIx, i64)> + '_ {
+    pub fn totals(&self) -> impl Iterator<Item = Scored> + '_ {
         self.nodes.iter().copied().zip(self.totals.iter().copied())
     }
 
@@ -34,12 +37,10 @@ impl Pass {
         &self,
         standing: &Standing,
         snapshot: &Snapshot,
-    ) -> (Option<(NodeIx, i64)>, Option<(NodeIx, i64)>) {
+    ) -> (Option<Scored>, Option<Scored>) {
         let ties: Ties<'_> = standing.ties(snapshot);
-        let wins = |a: (NodeIx, i64), b: (NodeIx, i64)| {
-            a.1 > b.1 || (a.1 == b.1 && ties.wins(a.0.0, b.0.0))
-        };
-        let (mut first, mut second): (Option<(NodeIx, i64)>, Option<(NodeIx, i64)>) = (None, None);
+        let wins = |a: Scored, b: Scored| a.1 > b.1 || (a.1 == b.1 && ties.wins(a.0.0, b.0.0));
+        let (mut first, mut second): (Option<Scored>, Option<Scored>) = (None, None);
         for one in self.totals() {
             if first.is_none_or(|best| wins(one, best)) {
                 (first, second) = (Some(one), first);

@@ -1,5 +1,12 @@
 //! The incremental engine equals brute force, pod by pod, whatever happens in between.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    reason = "small random numbers"
+)]
+
 mod brute;
 mod company;
 mod random;

@@ -1,5 +1,6 @@
 //! What Kubernetes does, case by case: each row is a small cluster, a pod, and what must happen.
 
+mod explain;
 mod filter;
 mod preempt;
 mod read;

@@ -1,5 +1,7 @@
 //! Co-location end to end in the engine: objects in, placements and patches out.
 
+mod brute;
+
 use std::sync::Arc;
 
 use sched::Scheduler;
