@@ -14,6 +14,8 @@ use crate::finding::{Code, Finding};
 use crate::json::{self, SyntaxError};
 use crate::kind::ClusterColocationProfile;
 use crate::priority::PriorityClass;
+use crate::protocol::name::config_map;
+use crate::scheduler;
 
 /// A text that is nothing we can read.
 #[derive(Debug, thiserror::Error)]
@@ -85,6 +87,12 @@ pub fn check(
         return Ok(found);
     }
     let objects = objects(text)?;
+    if let [object] = objects.as_slice()
+        && object["kind"] == scheduler::KIND
+    {
+        let (_, findings) = scheduler::load(name, text);
+        return Ok(findings.into_iter().map(located).collect());
+    }
     if objects.is_empty() {
         return Err(DocumentError::Empty);
     }
@@ -105,8 +113,27 @@ fn starts_as_json(text: &str) -> bool {
 
 fn check_bare(key: Key, name: &str, text: &str, options: Options) -> Vec<Located> {
     let findings = config::check_key(key, text, None, name, options);
-    let locate = |finding: Finding| Located { line: finding.at.map(|at| at.line), finding };
-    findings.into_iter().map(locate).collect()
+    findings.into_iter().map(located).collect()
+}
+
+/// A finding whose position is one in the whole text.
+fn located(finding: Finding) -> Located {
+    Located { line: finding.at.map(|at| at.line), finding }
+}
+
+/// The ConfigMap that holds the scheduler's file.
+fn check_scheduler_config_map(object: &Value, name: &str) -> Vec<Finding> {
+    let key = config_map::SCHEDULER;
+    match object["data"][key].as_str() {
+        Some(text) => {
+            let (_, findings) = scheduler::load(name, text);
+            findings.into_iter().map(|finding| finding.on(name, Some(key))).collect()
+        }
+        None => {
+            let fix = format!("write {key}: | and indent the file below it");
+            vec![Finding::error(Code::WrongType, "must be a string", fix).on(name, Some(key))]
+        }
+    }
 }
 
 /// Bare JSON that does not say which key it belongs to; `None` for anything else.
@@ -138,6 +165,9 @@ fn check_unnamed(
 fn check_object(object: &Value, options: Options) -> Result<Vec<Finding>, DocumentError> {
     let name = object_name(object);
     Ok(match object["kind"].as_str().unwrap_or_default() {
+        "ConfigMap" if object["data"].get(config_map::SCHEDULER).is_some() => {
+            check_scheduler_config_map(object, &name)
+        }
         "ConfigMap" => config::check_config_map(object, &name, options),
         "Node" => check::check_node(&typed(object)?),
         "Pod" => check_pod(typed(object)?),
@@ -250,6 +280,16 @@ mod tests {
             ("only a comment", "# hm\n", Err("no object")),
             ("bad YAML", "a: [", Err("not YAML")),
             ("a scalar", "hello", Err("nothing that can be checked")),
+            (
+                "a scheduler configuration",
+                "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nx: 1\n",
+                Ok(vec!["TP1007"]),
+            ),
+            (
+                "a scheduler configuration in its ConfigMap",
+                "kind: ConfigMap\ndata:\n  koord-scheduler-config: |\n    kind: X\n",
+                Ok(vec!["TP1401"]),
+            ),
             ("a node", "kind: Node\nmetadata: {name: n1}", Ok(vec![])),
             ("a node of another shape", "kind: Node\nmetadata: 5", Err("metadata: invalid type")),
             (

@@ -190,7 +190,7 @@ codes! {
     NodeStrategy = "TP1101", "A node's colocation-strategy annotation is not used.";
     NodeRatio = "TP1102", "A node's ratio label is not used.";
     LabelAsAnnotation = "TP1103", "A label's key stands among the annotations, where nobody reads it.";
-    ThirdParty = "TP1104", "A node's thirdPartyAllocations cannot be read; nothing is taken off.";
+    ThirdParty = "TP1104", "A node's thirdPartyAllocations cannot be read; the node lends no more than it did.";
     NodeReservation = "TP1105", "A node's reservation is not used.";
     NodeBandwidth = "TP1106", "A node's network-bandwidth is not a quantity.";
     NormalizationSwitch = "TP1107", "A node's cpu-normalization-enabled is not a boolean.";
@@ -232,6 +232,11 @@ codes! {
     QuotaGuarantee = "TP1313", "No ancestor of a quota has room for its guarantee.";
     PodRef = "TP1314", "A migration job does not say which pod to move.";
     ResourceRatio = "TP1315", "A quota profile's ratio is not above 0 and at most 1.";
+    ConfigVersion = "TP1401", "A file is not of a kind and version that can be read.";
+    UnknownPlugin = "TP1402", "A scheduler plugin is not known.";
+    NotImplemented = "TP1403", "Something is not implemented yet and is ignored.";
+    PluginPlace = "TP1404", "A scheduler plugin cannot stand where it is named.";
+    ProfileShape = "TP1405", "Scheduler profiles contradict each other or themselves.";
 }
 
 impl fmt::Display for Code {

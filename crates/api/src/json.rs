@@ -7,10 +7,12 @@
 //! RFC 8259: no comments, no trailing commas, no byte order mark.
 
 mod parse;
+mod yaml;
 
 use std::fmt;
 
 pub use self::parse::parse;
+pub use self::yaml::from_yaml;
 use crate::finding::{Code, Finding, Position};
 
 /// A value and the position of its first character.

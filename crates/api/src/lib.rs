@@ -11,5 +11,6 @@ pub mod priority;
 pub mod protocol;
 pub mod qos;
 pub mod resources;
+pub mod scheduler;
 pub mod shape;
 pub mod strategy;

@@ -179,6 +179,30 @@ pub fn check_combination(qos: Option<QosClass>, class: Option<PriorityClass>) ->
     }
 }
 
+/// The stricter table that `--strict-qos-priority-matrix` asks for, over [`check_combination`]'s:
+/// LSE only with prod, LS only with prod or mid, SYSTEM only without a class of ours.
+pub fn check_strict_combination(
+    qos: Option<QosClass>,
+    class: Option<PriorityClass>,
+) -> Option<Finding> {
+    use PriorityClass::{Mid, Prod};
+    let (is_allowed, wants) = match qos? {
+        QosClass::Lse => (class == Some(Prod), "koord-prod"),
+        QosClass::Ls => (matches!(class, Some(Prod | Mid)), "koord-prod or koord-mid"),
+        QosClass::System => (class.is_none(), "no Koordinator priority class"),
+        QosClass::Lsr | QosClass::Be => return None,
+    };
+    if is_allowed {
+        return None;
+    }
+    let (qos, class) = (qos?, class.map_or("none".to_owned(), |class| class.to_string()));
+    let rule =
+        format!("combination forbidden: QoS class {qos} wants {wants}, and the pod has {class}");
+    let fix = format!("give the pod {wants}, or another QoS class");
+    let finding = Finding::error(Code::ForbiddenCombination, rule, fix);
+    Some(Finding { key: Some(QOS_CLASS.name.to_owned()), ..finding })
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -277,6 +301,28 @@ mod tests {
             }
         }
         assert_eq!(cells, 30);
+    }
+
+    #[test]
+    fn the_strict_table_adds_to_the_plain_one() {
+        const TABLE: &str = "
+            QoS    koord-prod koord-mid koord-batch koord-free none
+            LSE    ok         no        no          no         no
+            LSR    ok         ok        ok          ok         ok
+            LS     ok         ok        no          no         no
+            BE     ok         ok        ok          ok         ok
+            SYSTEM no         no        no          no         ok
+            -      ok         ok        ok          ok         ok";
+        let mut rows = TABLE.trim().lines().map(|line| line.split_whitespace());
+        let classes: Vec<_> = rows.next().unwrap().skip(1).collect();
+        for mut row in rows {
+            let qos = row.next().unwrap();
+            for (class, want) in classes.iter().zip(row) {
+                let (q, c) = (QosClass::from_word(qos), PriorityClass::from_word(class));
+                let found = check_strict_combination(q, c);
+                assert_eq!(found.is_none(), want == "ok", "{qos} with {class}: {found:?}");
+            }
+        }
     }
 
     #[test]

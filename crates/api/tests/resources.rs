@@ -205,6 +205,21 @@ fn the_annotation_follows_the_containers() {
 }
 
 #[test]
+fn sidecars_stand_in_the_annotation_and_other_init_containers_do_not() {
+    let batch = json!({"kubernetes.io/batch-cpu": "1500"});
+    let mut sidecar = container("s", batch.clone(), json!({}));
+    sidecar["restartPolicy"] = json!("Always");
+    let pod: Pod = serde_json::from_value(json!({"metadata": {"name": "p"}, "spec": {
+        "containers": [container("c", json!({"cpu": "1"}), json!({}))],
+        "initContainers": [container("i", batch, json!({})), sidecar],
+    }}))
+    .unwrap();
+    let text = extended_resource_spec(&pod).unwrap().unwrap().print();
+    let want = r#"{"containers":{"s":{"requests":{"kubernetes.io/batch-cpu":"1500"}}}}"#;
+    assert_eq!(text, want);
+}
+
+#[test]
 fn a_pod_is_charged_for_its_largest_moment() {
     let cpu = |cores: &str| json!({"cpu": cores});
     let sidecar = |cores: &str| {

@@ -5,9 +5,7 @@
 //! | this one | what do our own arguments mean? |
 //! | [`plan`] | what is run in the end? |
 //! | [`koordlet`] | what do the reference's flags mean? |
-//! | [`go_flags`] | how are such flags written? |
 
-mod go_flags;
 pub(crate) mod koordlet;
 mod plan;
 

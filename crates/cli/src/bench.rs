@@ -6,6 +6,7 @@ mod burn;
 mod manager;
 mod progress;
 mod react;
+mod scheduler;
 mod webhook;
 
 use clap::Subcommand;
@@ -19,6 +20,7 @@ pub(crate) enum Command {
     Api(api::Arguments),
     Manager(manager::Arguments),
     React(react::Arguments),
+    Scheduler(scheduler::Arguments),
     #[command(hide = true)]
     Burn(burn::Arguments),
     /// The server that `bench api` measures, as a process of its own
@@ -34,6 +36,7 @@ impl Command {
             Self::Api(arguments) => arguments.run(),
             Self::Manager(arguments) => arguments.run(),
             Self::React(arguments) => arguments.run(),
+            Self::Scheduler(arguments) => arguments.run(),
             Self::Burn(arguments) => arguments.run(),
             Self::ApiServer(arguments) => arguments.run(),
             Self::Webhook(arguments) => arguments.run(),

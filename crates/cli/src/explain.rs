@@ -1,9 +1,10 @@
-//! `tidepool explain`: where does a number come from?
+//! `tidepool explain`: where does a number come from, and why is a pod where it is?
 //!
-//! The objects are fetched and given to the very function the manager uses, so that what is
-//! explained is what happens.
+//! The objects are fetched and given to the very function the manager or the scheduler uses, so
+//! that what is explained is what happens.
 
 mod lines;
+mod pod;
 
 use std::collections::BTreeMap;
 
@@ -26,16 +27,18 @@ use serde::Serialize;
 use crate::object::Cluster;
 use crate::{Outcome, output};
 
-/// Explain where a number comes from
+/// Explain where a number comes from, or why a pod is where it is
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Node(NodeArguments),
+    Pod(pod::Arguments),
 }
 
 impl Command {
     pub(crate) async fn run(self) -> anyhow::Result<Outcome> {
         match self {
             Self::Node(arguments) => arguments.run().await,
+            Self::Pod(arguments) => arguments.run().await,
         }
     }
 }
@@ -79,6 +82,12 @@ struct Explanation {
     /// Why nothing is lent; absent when something is.
     #[serde(rename = "lendsNothing", skip_serializing_if = "Option::is_none")]
     lends_nothing: Option<String>,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fix: Option<&'static str>,
+    /// Age of the report that all of this rests on.
+    #[serde(rename = "measuredSecondsAgo", skip_serializing_if = "Option::is_none")]
+    measured_seconds_ago: Option<i64>,
     resources: Vec<Sum>,
     /// What the node shows now.
     shown: BTreeMap<&'static str, Option<i64>>,
@@ -128,6 +137,8 @@ impl NodeArguments {
         Ok(Explanation {
             node: self.name.clone(),
             lends_nothing: explain::standing(why.standing, &view),
+            fix: explain::way_out(why.standing),
+            measured_seconds_ago: found.measured().map(|at| now.duration_since(at).as_secs()),
             resources: sums.into_iter().flatten().collect(),
             shown: [(cpu, count(shown.cpu)), (memory, count(shown.memory))].into(),
         })
@@ -149,6 +160,12 @@ impl Found {
             device: Api::all(client.clone()).get_opt(name).await?,
             config: configs.get_opt(config_map::SLO).await?,
         })
+    }
+
+    /// When the node's agent last reported.
+    fn measured(&self) -> Option<Timestamp> {
+        let status = self.metric.as_ref()?.status.as_ref()?;
+        status.update_time.as_ref().map(|time| time.0)
     }
 
     /// `None` when the co-location strategy is unavailable.
@@ -191,9 +208,10 @@ mod tests {
     }
 
     fn typed(what: &str) -> NodeArguments {
-        let Typed { command: Command::Node(arguments) } =
-            Typed::parse_from(["explain", "node", "n1", what]);
-        arguments
+        match Typed::parse_from(["explain", "node", "n1", what]).command {
+            Command::Node(arguments) => arguments,
+            Command::Pod(arguments) => panic!("{arguments:?}"),
+        }
     }
 
     fn object<T: DeserializeOwned>(value: serde_json::Value) -> T {
@@ -260,6 +278,8 @@ n1: kubernetes.io/batch-memory is 86.4 of 256.0 GiB (bound by: what is left)
  -  72.0  requested above batch  2 pods, 1 not measured yet, 1 gone but reported; memoryCalculatePolicy = \"request\" (cluster)
  =  86.4  left
  =  86.4  lent                   the node shows nothing
+
+The node was measured 60s ago (NodeMetric n1).
 ";
         assert_eq!(lines::text(&explanation), want);
         let json = serde_json::to_value(&explanation).unwrap();
@@ -273,7 +293,7 @@ n1: kubernetes.io/batch-memory is 86.4 of 256.0 GiB (bound by: what is left)
         let found = found("2026-01-01T00:09:00Z");
         let text = lines::text(&typed("mid").explain(&found, now()).unwrap());
         assert!(text.starts_with("n1: kubernetes.io/mid-cpu is 14.2 of 64.0 CPUs"), "{text}");
-        assert!(text.contains("midUnallocatedPercent = 10 (cluster)"), "{text}");
+        assert!(text.contains("of 42.0 unallocated; midUnallocatedPercent = 10"), "{text}");
     }
 
     #[test]
@@ -284,6 +304,8 @@ n1 lends nothing: the last report is 1200 s old: degradeTimeMinutes = 15 (built-
 
 kubernetes.io/batch-cpu     the node shows 20.0 CPUs
 kubernetes.io/batch-memory  the node shows nothing
+
+fix: see whether the node's agent runs, and what it says
 ";
         assert_eq!(lines::text(&stale), want);
         let mut unusable = found("2026-01-01T00:09:00Z");

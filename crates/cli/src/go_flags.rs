@@ -12,12 +12,17 @@
 //!
 //! A flag given twice counts as given last, except lists, which grow. What is
 //! given is checked against the kind in the table, so reading it cannot fail.
+//!
+//! A flag that nobody knows stops a program, or is reported and skipped, together
+//! with the word after it if that looks like its value: charts of several
+//! versions of the node agent are in use, and a daemon that does not start is
+//! worse than one that ignores a flag.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use units::GoDuration;
+use units::{GoDuration, Quantity};
 
 /// What a flag holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,9 +31,29 @@ pub(crate) enum Kind {
     Int,
     Float,
     Duration,
+    /// Bytes, plain or with a suffix.
+    Size,
     Text,
     /// Texts joined by commas; every further use adds to them.
     List,
+    /// `k=v,k=v`.
+    Map,
+}
+
+impl Kind {
+    /// What a value of this kind looks like.
+    const fn example(self) -> &'static str {
+        match self {
+            Self::Bool => "true or false",
+            Self::Int => "a whole number",
+            Self::Float => "a number",
+            Self::Duration => "a duration such as 10s or 1m30s",
+            Self::Size => "a number of bytes such as 1048576 or 1Mi",
+            Self::Text => "text",
+            Self::List => "words such as a,b",
+            Self::Map => "a list such as a=true,b=false",
+        }
+    }
 }
 
 /// One flag of a program.
@@ -79,15 +104,25 @@ enum Value {
     Bool(bool),
     Int(i64),
     Float(f64),
-    Duration(Duration),
+    Duration(GoDuration),
     Text(String),
     List(Vec<String>),
 }
 
 /// What was given, and defaults for the rest.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Flags {
     values: BTreeMap<&'static str, Value>,
+    given: BTreeSet<&'static str>,
+    /// Flags and words that mean nothing here and were skipped.
+    pub(crate) unknown: Vec<String>,
+}
+
+/// What becomes of a flag that nobody knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unknown {
+    Refused,
+    Skipped,
 }
 
 /// What a command line asks for.
@@ -117,52 +152,70 @@ impl Flags {
     /// Reads `arguments`, without the program's own name.
     pub(crate) fn parse(
         program: &str,
-        tables: &[&'static [Flag]],
+        tables: &[&[Flag]],
+        unknown: Unknown,
         arguments: impl IntoIterator<Item = String>,
     ) -> Result<Parsed, FlagError> {
         let mut flags = Self::defaults(tables);
-        let mut grown: Vec<&'static str> = Vec::new();
-        let mut arguments = arguments.into_iter();
+        let mut arguments = arguments.into_iter().peekable();
         while let Some(argument) = arguments.next() {
             if argument == "--" {
-                return match arguments.next() {
-                    None => Ok(Parsed::Run(flags)),
-                    Some(rest) => Err(FlagError::Positional(rest)),
-                };
+                flags.unknown.extend(arguments);
+                break;
             }
-            let (name, value) = split(&argument)?;
+            let (name, value) = match split(&argument) {
+                Err(_) if unknown == Unknown::Skipped => {
+                    flags.unknown.push(argument.clone());
+                    continue;
+                }
+                split => split?,
+            };
             let Some(flag) = find(tables, name) else {
                 if ["h", "help"].contains(&name) {
                     return Ok(Parsed::Help(usage(program, tables)));
                 }
-                let known = tables.iter().flat_map(|table| table.iter().map(|flag| flag.name));
-                let nearest = api::shape::nearest(name, known);
-                return Err(FlagError::Unknown { name: name.to_owned(), nearest });
+                if unknown == Unknown::Refused {
+                    return Err(FlagError::unknown(name, tables));
+                }
+                if value.is_none() {
+                    arguments.next_if(|next| !next.starts_with('-'));
+                }
+                flags.unknown.push(format!("-{name}"));
+                continue;
             };
             let text = match (value, flag.kind) {
                 (Some(value), _) => value.to_owned(),
                 (None, Kind::Bool) => "true".to_owned(),
                 (None, _) => arguments.next().ok_or(FlagError::NoValue { name: flag.name })?,
             };
-            let value = read(flag, &text)?;
-            match (flags.values.get_mut(flag.name), value) {
-                (Some(Value::List(list)), Value::List(more)) if grown.contains(&flag.name) => {
-                    list.extend(more);
-                }
-                (_, value) => {
-                    flags.values.insert(flag.name, value);
-                    grown.push(flag.name);
-                }
+            flags.give(flag, read(flag, &text)?);
+        }
+        match flags.unknown.first() {
+            Some(word) if unknown == Unknown::Refused => Err(FlagError::Positional(word.clone())),
+            _ => Ok(Parsed::Run(flags)),
+        }
+    }
+
+    fn give(&mut self, flag: &Flag, value: Value) {
+        let is_first = self.given.insert(flag.name);
+        match (self.values.get_mut(flag.name), value) {
+            (Some(Value::List(list)), Value::List(more)) if !is_first => list.extend(more),
+            (_, value) => {
+                self.values.insert(flag.name, value);
             }
         }
-        Ok(Parsed::Run(flags))
     }
 
     /// What holds when nothing is given. A default that its own kind cannot read is left out.
-    fn defaults(tables: &[&'static [Flag]]) -> Self {
+    fn defaults(tables: &[&[Flag]]) -> Self {
         let flags = tables.iter().copied().flatten();
         let values = flags.filter_map(|flag| Some((flag.name, read(flag, flag.default).ok()?)));
-        Self { values: values.collect() }
+        Self { values: values.collect(), ..Self::default() }
+    }
+
+    /// Only what was given, for programs that have their defaults elsewhere.
+    pub(crate) fn given(&self) -> Given<'_> {
+        Given(self)
     }
 
     pub(crate) fn bool(&self, name: &str) -> bool {
@@ -185,7 +238,7 @@ impl Flags {
 
     pub(crate) fn duration(&self, name: &str) -> Duration {
         match self.values.get(name) {
-            Some(Value::Duration(value)) => *value,
+            Some(Value::Duration(value)) => value.to_std().unwrap_or_default(),
             _ => Duration::ZERO,
         }
     }
@@ -214,7 +267,48 @@ impl Flags {
     }
 }
 
-fn find(tables: &[&'static [Flag]], name: &str) -> Option<&'static Flag> {
+impl FlagError {
+    fn unknown(name: &str, tables: &[&[Flag]]) -> Self {
+        let known = tables.iter().flat_map(|table| table.iter().map(|flag| flag.name));
+        Self::Unknown { name: name.to_owned(), nearest: api::shape::nearest(name, known) }
+    }
+}
+
+/// What was given; `None` for the rest.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Given<'a>(&'a Flags);
+
+impl<'a> Given<'a> {
+    fn value(self, name: &str) -> Option<&'a Value> {
+        self.0.values.get(name).filter(|_| self.0.given.contains(name))
+    }
+
+    pub(crate) fn text(self, name: &str) -> Option<&'a str> {
+        self.value(name).map(|_| self.0.text(name))
+    }
+
+    pub(crate) fn bool(self, name: &str) -> Option<bool> {
+        self.value(name).map(|_| self.0.bool(name))
+    }
+
+    pub(crate) fn int(self, name: &str) -> Option<i64> {
+        self.value(name).map(|_| self.0.int(name))
+    }
+
+    pub(crate) fn duration(self, name: &str) -> Option<GoDuration> {
+        match self.value(name) {
+            Some(Value::Duration(value)) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// Flags and words that mean nothing here and were skipped.
+    pub(crate) fn unknown(self) -> &'a [String] {
+        &self.0.unknown
+    }
+}
+
+fn find<'a>(tables: &[&'a [Flag]], name: &str) -> Option<&'a Flag> {
     tables.iter().copied().flatten().find(|flag| flag.name == name)
 }
 
@@ -233,22 +327,36 @@ fn split(argument: &str) -> Result<(&str, Option<&str>), FlagError> {
     })
 }
 
-fn read(flag: &'static Flag, text: &str) -> Result<Value, FlagError> {
-    let bad = |expected| FlagError::BadValue { name: flag.name, value: text.to_owned(), expected };
+fn read(flag: &Flag, text: &str) -> Result<Value, FlagError> {
+    let refused =
+        |expected| FlagError::BadValue { name: flag.name, value: text.to_owned(), expected };
+    let bad = || refused(flag.kind.example());
     Ok(match flag.kind {
         Kind::Bool => Value::Bool(match text {
             "1" | "t" | "T" | "TRUE" | "true" | "True" => true,
             "0" | "f" | "F" | "FALSE" | "false" | "False" => false,
-            _ => return Err(bad("true or false")),
+            _ => return Err(bad()),
         }),
-        Kind::Int => Value::Int(text.parse().map_err(|_| bad("a whole number"))?),
+        Kind::Int => Value::Int(text.parse().map_err(|_| bad())?),
         Kind::Float => {
             let number = text.parse().ok().filter(|number: &f64| number.is_finite());
-            Value::Float(number.ok_or_else(|| bad("a number"))?)
+            Value::Float(number.ok_or_else(bad)?)
         }
         Kind::Duration => {
-            let duration = text.parse::<GoDuration>().map_err(|_| bad("a duration such as 30s"))?;
-            Value::Duration(duration.to_std().ok_or_else(|| bad("zero or more"))?)
+            let duration = text.parse::<GoDuration>().map_err(|_| bad())?;
+            duration.to_std().ok_or_else(|| refused("zero or more"))?;
+            Value::Duration(duration)
+        }
+        Kind::Size => {
+            text.parse::<Quantity>().map_err(|_| bad())?;
+            Value::Text(text.to_owned())
+        }
+        Kind::Map => {
+            let is_entry = |entry: &str| entry.trim().is_empty() || entry.contains('=');
+            if !text.split(',').all(is_entry) {
+                return Err(bad());
+            }
+            Value::Text(text.to_owned())
         }
         Kind::Text => Value::Text(text.to_owned()),
         Kind::List => {
@@ -258,15 +366,16 @@ fn read(flag: &'static Flag, text: &str) -> Result<Value, FlagError> {
     })
 }
 
-fn usage(program: &str, tables: &[&'static [Flag]]) -> String {
+fn usage(program: &str, tables: &[&[Flag]]) -> String {
     let mut text = format!("Usage of {program}:\n");
     for flag in tables.iter().copied().flatten() {
         let default = match flag.default {
             "" => String::new(),
             default => format!(" (default {default})"),
         };
+        let help = if flag.help.is_empty() { flag.kind.example() } else { flag.help };
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "  --{}\n        {}{default}", flag.name, flag.help);
+        let _ = writeln!(text, "  --{}\n        {help}{default}", flag.name);
     }
     text
 }
@@ -282,11 +391,21 @@ mod tests {
         Flag::new("qps", Kind::Int, "10", "how many"),
         Flag::new("factor", Kind::Float, "2", "how much"),
         Flag::new("controllers", Kind::List, "*", "which"),
+        Flag::new("bytes", Kind::Size, "0", ""),
+        Flag::new("plugins", Kind::Map, "", ""),
     ];
 
     fn parse(line: &str) -> Result<Parsed, FlagError> {
         let words = line.split_whitespace().map(str::to_owned);
-        Flags::parse("prog", &[TABLE, LOGGING], words)
+        Flags::parse("prog", &[TABLE, LOGGING], Unknown::Refused, words)
+    }
+
+    fn lenient(line: &str) -> Flags {
+        let words = line.split_whitespace().map(str::to_owned);
+        match Flags::parse("prog", &[TABLE], Unknown::Skipped, words) {
+            Ok(Parsed::Run(flags)) => flags,
+            other => panic!("{line}: {other:?}"),
+        }
     }
 
     fn run(line: &str) -> Flags {
@@ -338,9 +457,14 @@ mod tests {
             ("--addr", "flag --addr needs a value"),
             ("--qps=ten", "flag --qps: \"ten\" is not a whole number"),
             ("--enable=maybe", "flag --enable: \"maybe\" is not true or false"),
-            ("--interval=30", "flag --interval: \"30\" is not a duration such as 30s"),
+            ("--interval=30", "flag --interval: \"30\" is not a duration such as 10s or 1m30s"),
             ("--interval=-1s", "flag --interval: \"-1s\" is not zero or more"),
             ("--factor=NaN", "flag --factor: \"NaN\" is not a number"),
+            (
+                "--bytes=big",
+                "flag --bytes: \"big\" is not a number of bytes such as 1048576 or 1Mi",
+            ),
+            ("--plugins=a", "flag --plugins: \"a\" is not a list such as a=true,b=false"),
             ("--enable false", "\"false\" is no flag; this program takes flags only"),
             ("---addr=x", "\"---addr=x\" is not a flag: a name must follow the dashes"),
             ("-", "\"-\" is no flag; this program takes flags only"),
@@ -352,6 +476,21 @@ mod tests {
                 Ok(parsed) => panic!("{line}: {parsed:?}"),
             }
         }
+    }
+
+    #[test]
+    fn what_nobody_knows_may_be_skipped_with_its_value() {
+        let flags = lenient("--new-flag=1 -newer 2 -newest -qps=3 word --- - -- -qps=4");
+        let want = ["-new-flag", "-newer", "-newest", "word", "---", "-", "-qps=4"];
+        assert_eq!(flags.unknown, want);
+        assert_eq!(flags.int("qps"), 3);
+        let given = lenient("-enable false -bytes=100Mi -plugins=a=true,b=false");
+        assert_eq!(given.unknown, ["false"], "a boolean does not take the next word");
+        assert_eq!(given.given().bool("enable"), Some(true));
+        assert_eq!(given.given().text("bytes"), Some("100Mi"));
+        assert_eq!(given.given().text("plugins"), Some("a=true,b=false"));
+        assert_eq!(given.given().int("qps"), None, "only what was typed");
+        assert_eq!(given.given().duration("interval"), None);
     }
 
     #[test]

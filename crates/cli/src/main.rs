@@ -3,6 +3,7 @@
 mod agent;
 mod bench;
 mod config;
+mod demo;
 mod doctor;
 mod down;
 mod explain;
@@ -14,6 +15,7 @@ mod manager;
 mod object;
 mod output;
 mod reference;
+mod scheduler;
 mod state;
 mod switch;
 mod up;
@@ -36,6 +38,7 @@ struct Arguments {
 
 const EXAMPLES: &str = "\
 Examples:
+  tidepool demo
   tidepool up
   tidepool config check slo-controller-config.yaml
   tidepool install crds | kubectl apply --server-side -f -
@@ -46,15 +49,17 @@ Exit codes: 0 done, 1 findings or a refused request, 2 wrong usage or an error."
 enum Command {
     Up(up::Arguments),
     Down(down::Arguments),
+    Demo(demo::Arguments),
     Agent(agent::Arguments),
     Manager(Box<manager::Arguments>),
     Off(switch::OffArguments),
     On(switch::OnArguments),
+    Scheduler(scheduler::Arguments),
     Get(object::get::Arguments),
     Apply(object::apply::Arguments),
     Delete(object::delete::Arguments),
     Doctor(doctor::Arguments),
-    /// Explain where a number comes from
+    /// Explain where a number comes from, or why a pod is where it is
     #[command(subcommand)]
     Explain(explain::Command),
     /// Check configuration, or show what a node gets from it
@@ -90,15 +95,20 @@ fn main() -> ExitCode {
     if let Some(words) = words_of_link(manager::koord_manager::LINK) {
         return finish(manager::koord_manager::run(words));
     }
+    if let Some(words) = words_of_link(scheduler::koord_scheduler::LINK) {
+        return finish(scheduler::koord_scheduler::run(words));
+    }
     let arguments = Arguments::parse();
     logging::start(arguments.verbose);
     let result = match arguments.command {
         Command::Up(arguments) => arguments.run(),
         Command::Down(arguments) => arguments.run(),
+        Command::Demo(arguments) => arguments.run(),
         Command::Agent(arguments) => arguments.run(),
         Command::Manager(arguments) => arguments.run(),
         Command::Off(arguments) => arguments.run(),
         Command::On(arguments) => arguments.run(),
+        Command::Scheduler(arguments) => arguments.run(),
         Command::Get(arguments) => object::run(arguments.run()),
         Command::Apply(arguments) => object::run(arguments.run()),
         Command::Delete(arguments) => object::run(arguments.run()),

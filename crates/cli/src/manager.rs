@@ -60,6 +60,35 @@ pub(crate) struct Arguments {
     /// Switches, as `A=true,B=false`
     #[arg(long, default_value = "")]
     feature_gates: String,
+    #[command(flatten)]
+    choices: Choices,
+}
+
+/// Where the reference's behaviour may be left; all off by default.
+#[derive(Debug, Clone, Copy, Default, Args)]
+struct Choices {
+    /// Charge mid pods their mid requests when batch resources are calculated by request
+    #[arg(long)]
+    batch_count_mid_requests: bool,
+    /// Let a node's own entry or annotation enable co-location while the cluster's switch is off
+    #[arg(long)]
+    colocation_node_enable_overrides: bool,
+    /// Show GPUs and RDMA cards on nodes without co-location, too
+    #[arg(long)]
+    device_resources_independent: bool,
+    /// Refuse LSE without koord-prod, LS without koord-prod or koord-mid, SYSTEM with any
+    #[arg(long)]
+    strict_qos_priority_matrix: bool,
+}
+
+impl Choices {
+    fn apply(self, options: &mut Options) {
+        let node = &mut options.node_resource;
+        node.count_mid_requests = self.batch_count_mid_requests;
+        node.node_enable_overrides = self.colocation_node_enable_overrides;
+        node.are_devices_independent = self.device_resources_independent;
+        options.webhook.rules.strict_classes = self.strict_qos_priority_matrix;
+    }
 }
 
 const EXAMPLES: &str = "\
@@ -94,6 +123,7 @@ impl Arguments {
         options.health = Some(self.health_address);
         options.metrics = Some(self.metrics_address);
         options.controllers = self.controllers;
+        self.choices.apply(&mut options);
         if !self.no_leader_election {
             let namespace = self.namespace.clone();
             options.election =
@@ -136,7 +166,7 @@ fn place(webhook: &mut webhook::Options, namespace: &str, host: Option<String>) 
 }
 
 /// A name that no other replica has: the host's and this process's.
-fn identity() -> String {
+pub(crate) fn identity() -> String {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     format!("{host}_{}", std::process::id())
 }
@@ -145,27 +175,38 @@ impl Plan {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         runtime.block_on(async {
-            let client = connect(self.kubeconfig.as_deref()).await?;
-            let shutdown = CancellationToken::new();
-            let (mut interrupt, mut terminate) =
-                (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-            let stop = shutdown.clone();
-            let signals = tokio::spawn(async move {
-                tokio::select! {
-                    _ = interrupt.recv() => {}
-                    _ = terminate.recv() => {}
-                }
-                stop.cancel();
-            });
-            let result = run(client, self.options, shutdown).await;
-            signals.abort();
-            result?;
+            let client = connect(self.kubeconfig.as_deref(), MANAGER_USER_AGENT).await?;
+            until_signal(|shutdown| run(client, self.options, shutdown)).await??;
             Ok(Outcome::Done)
         })
     }
 }
 
-async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
+/// Runs something that Ctrl-C or a termination tells to end.
+pub(crate) async fn until_signal<F: Future>(
+    run: impl FnOnce(CancellationToken) -> F,
+) -> anyhow::Result<F::Output> {
+    let shutdown = CancellationToken::new();
+    let (mut interrupt, mut terminate) =
+        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let stop = shutdown.clone();
+    let signals = tokio::spawn(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        stop.cancel();
+    });
+    let result = run(shutdown).await;
+    signals.abort();
+    Ok(result)
+}
+
+/// A client for a long-running part of the cluster, which says its name.
+pub(crate) async fn connect(
+    kubeconfig: Option<&Path>,
+    name: &'static str,
+) -> anyhow::Result<Client> {
     let mut config = match kubeconfig {
         Some(path) => {
             let read = Kubeconfig::read_from(path)?;
@@ -173,11 +214,9 @@ async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
         }
         None => kube::Config::infer()
             .await
-            .context("no cluster to manage; name one with --kubeconfig")?,
+            .context("no cluster to work for; name one with --kubeconfig")?,
     };
-    config
-        .headers
-        .push((http::header::USER_AGENT, http::HeaderValue::from_static(MANAGER_USER_AGENT)));
+    config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(name)));
     Ok(Client::try_from(config)?)
 }
 
@@ -207,6 +246,13 @@ mod tests {
         assert_eq!(options.config.namespace, "ns");
         assert_eq!(options.controllers, ["*", "-nodeslo"]);
         assert_eq!(options.election.map(|election| election.namespace).as_deref(), Some("ns"));
+        assert!(!options.node_resource.count_mid_requests && !options.webhook.rules.strict_classes);
+        let chosen = "--batch-count-mid-requests --colocation-node-enable-overrides \
+            --device-resources-independent --strict-qos-priority-matrix";
+        let chosen = resolve(chosen).unwrap().options;
+        assert!(chosen.node_resource.count_mid_requests && chosen.webhook.rules.strict_classes);
+        let node = chosen.node_resource;
+        assert!(node.are_devices_independent && node.node_enable_overrides);
         let alone = resolve("--no-leader-election --feature-gates MultiQuotaTree=true").unwrap();
         assert!(alone.options.election.is_none());
         assert!(alone.options.webhook.rules.gates.is_on(ManagerGate::MultiQuotaTree));

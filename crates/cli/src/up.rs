@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  store <── API <── loopback, TLS, token ──┬── kubectl
-//!                                           ├── controllers, manager with webhooks
+//!                                           ├── controllers, scheduler, manager with webhooks
 //!                                           ├── node: runs pods as processes
 //!                                           ├── agent: measures them, and protects the online ones
 //!                                           └── hollow nodes
@@ -26,10 +26,11 @@ use std::sync::Arc;
 use anyhow::Context;
 use apiserver::store::{Limits, Store};
 use clap::Args;
+use cluster::controllers;
 use cluster::hollow::{self, HollowConfig};
 use cluster::node::{self, Logs, NodeConfig, Shim};
-use cluster::{controllers, controllers::Settings};
 use control::manager::{Manager, ManagerError};
+use control::scheduler;
 use control::webhook::Readiness;
 use futures_util::{FutureExt, TryFutureExt};
 use host::cgroup::Tree;
@@ -76,6 +77,9 @@ pub(crate) struct Arguments {
     /// Control group around all pods; one for each cluster that runs on this machine
     #[arg(long, value_name = "NAME", default_value = "tidepool")]
     cgroup_root: NodeName,
+    /// Stop when standard input ends, as with Ctrl-C
+    #[arg(long, hide = true)]
+    end_with_input: bool,
 }
 
 const EXAMPLES: &str = "\
@@ -94,6 +98,7 @@ struct Plan {
     node: String,
     hollow: u32,
     cgroup_root: String,
+    end_with_input: bool,
 }
 
 impl Arguments {
@@ -109,6 +114,7 @@ impl Arguments {
             node: name.into(),
             hollow: self.hollow,
             cgroup_root: self.cgroup_root.into(),
+            end_with_input: self.end_with_input,
         };
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         runtime.block_on(plan.run())
@@ -116,23 +122,30 @@ impl Arguments {
 }
 
 /// Resolves when the user or the system wants an end.
-struct Signals {
+pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
 }
 
 impl Signals {
-    fn new() -> anyhow::Result<Self> {
+    pub(crate) fn new() -> anyhow::Result<Self> {
         let interrupt = signal(SignalKind::interrupt())?;
         Ok(Self { interrupt, terminate: signal(SignalKind::terminate())? })
     }
 
-    async fn received(&mut self) {
+    pub(crate) async fn received(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
         }
     }
+}
+
+/// Resolves when whoever started this process is gone.
+async fn input_ended() {
+    let mut input = tokio::io::stdin();
+    // An input that cannot be read has ended, too.
+    let _ = tokio::io::copy(&mut input, &mut tokio::io::sink()).await;
 }
 
 /// Tells when the parts that take a moment are there.
@@ -157,6 +170,7 @@ impl Plan {
             result = self.serve(&access, &mut components, &progress) => result,
             error = api.failure() => Err(error),
             () = signals.received() => Ok(()),
+            () = input_ended(), if self.end_with_input => Ok(()),
         };
 
         progress.step("stopping");
@@ -203,8 +217,9 @@ impl Plan {
         let config = self.node_config();
         let fleet = HollowConfig::new(self.hollow);
         let client = || client.clone();
-        components.start("controllers", |token| {
-            controllers::run_with(client(), Settings::default(), token).err_into()
+        components.start("controllers", |token| controllers::run(client(), token).err_into());
+        components.start("scheduler", |token| {
+            scheduler::run(client(), scheduler::Options::on_one_machine(), token).err_into()
         });
         components.start("node", |token| node::run(config, client(), registered, token).err_into());
         if self.hollow > 0 {

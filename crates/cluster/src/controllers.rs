@@ -8,9 +8,8 @@
 //! | [`garbage`], [`namespace`], [`pod_gc`] | the end of what nobody owns any more |
 //! | [`disruption`] | how many pods may be evicted |
 //! | [`node_health`], [`eviction`] | what follows when a node falls silent |
-//! | [`binder`] | nodes for pods, until there is a scheduler |
 //!
-//! CronJobs are data only. Every controller is a pure function from what was observed to what
+//! CronJobs are data only, and nodes for pods are the scheduler's part. Every controller is a pure function from what was observed to what
 //! shall be done, with the time as an argument, in a module of its own, and a `shell` around it:
 //!
 //! ```text
@@ -24,7 +23,6 @@
 //! twice, and [`recorder`] for events. One task a controller writes; all tasks end with one token.
 
 mod amount;
-mod binder;
 mod cache;
 mod caches;
 mod claim;
@@ -64,7 +62,6 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use self::{
-    binder::Binder,
     caches::Caches,
     daemon_set::DaemonSets,
     deployment::Deployments,
@@ -91,13 +88,11 @@ pub struct Settings {
     pub clock: Clock,
     /// How long a node may be silent before it counts as unreachable.
     pub node_grace: SignedDuration,
-    /// Run the provisional binder, which gives every pending pod a node; off when a scheduler runs.
-    pub binder: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { clock: Clock::system(), node_grace: SignedDuration::from_secs(40), binder: true }
+        Self { clock: Clock::system(), node_grace: SignedDuration::from_secs(40) }
     }
 }
 
@@ -160,9 +155,6 @@ impl Workers {
         self.start(NodeHealth::new(caches, self.writer::<NodeHealth>(), grace));
         self.start(Evictions::new(caches, self.writer::<Evictions>()));
         self.start(PodGarbage::new(caches, self.writer::<PodGarbage>()));
-        if self.settings.binder {
-            self.start(Binder::new(caches, self.writer::<Binder>()));
-        }
     }
 
     fn start<C: Controller>(&mut self, (controller, queue): (C, Queue<C::Key>)) {

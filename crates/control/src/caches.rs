@@ -84,6 +84,17 @@ impl Caches {
         self.touch(&NodeName::from(name), touch);
     }
 
+    /// Does no controller have a node in hand, nor one waiting for a worker? Nodes that were put
+    /// off until a later time do not count.
+    pub fn is_idle(&self) -> bool {
+        [&self.metrics, &self.slos, &self.resources].iter().all(|queue| queue.is_idle())
+    }
+
+    /// Is no controller at work on a node?
+    pub fn is_at_rest(&self) -> bool {
+        [&self.metrics, &self.slos, &self.resources].iter().all(|queue| queue.is_at_rest())
+    }
+
     fn touch(&self, name: &NodeName, touch: Touch) {
         let queues = [
             (touch.metric, &self.metrics),

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use futures::FutureExt;
 use jiff::Timestamp;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource};
@@ -12,6 +13,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::fmt::Debug;
+use std::panic::AssertUnwindSafe;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
@@ -28,8 +31,12 @@ const WORKERS: usize = 16;
 pub(crate) enum SyncError {
     #[error("cannot {verb} {kind} {name}")]
     Refused { verb: &'static str, kind: String, name: String, source: Box<kube::Error> },
+    #[error("cannot {verb} {kind} {name}: the API server does not answer")]
+    Slow { verb: &'static str, kind: String, name: String },
     #[error("cannot read {kind} {name}")]
     Unreadable { kind: &'static str, name: String, source: api::kind::KeptError },
+    #[error("a decision about {0} broke; this is a mistake in the program")]
+    Broken(NodeName),
     /// The lease went to the other replica.
     #[error("this process no longer leads")]
     NotLeading,
@@ -60,6 +67,8 @@ impl SyncError {
         match self {
             Self::NotLeading => "notLeading",
             Self::Unreadable { .. } => "unreadable",
+            Self::Slow { .. } => "slow",
+            Self::Broken(_) => "broken",
             Self::Refused { .. } if self.is_conflict() => "conflict",
             Self::Refused { verb, .. } => verb,
         }
@@ -77,6 +86,7 @@ pub(crate) struct Writer {
     pub(crate) client: Client,
     leadership: Leadership,
     name: &'static str,
+    patience: Duration,
 }
 
 /// A cluster-scoped kind that controllers write.
@@ -101,7 +111,24 @@ impl<K> Written for K where
 impl Writer {
     /// `name` is the field manager.
     pub(crate) fn new(shared: &Shared, name: &'static str) -> Self {
-        Self { client: shared.client.clone(), leadership: shared.leadership.clone(), name }
+        let (client, leadership) = (shared.client.clone(), shared.leadership.clone());
+        Self { client, leadership, name, patience: shared.patience }
+    }
+
+    /// Waits for an answer, but not for ever.
+    pub(crate) async fn ask<K: Resource<DynamicType = ()>, T>(
+        &self,
+        verb: &'static str,
+        name: &str,
+        asking: impl Future<Output = Result<T, kube::Error>>,
+    ) -> Result<T, SyncError> {
+        match timeout(self.patience, asking).await {
+            Ok(answer) => answer.map_err(refused::<K>(verb, name)),
+            Err(_) => {
+                let (kind, name) = (K::kind(&()).into_owned(), name.to_owned());
+                Err(SyncError::Slow { verb, kind, name })
+            }
+        }
     }
 
     fn api<K: Written>(&self) -> Result<Api<K>, SyncError> {
@@ -117,7 +144,8 @@ impl Writer {
 
     pub(crate) async fn create<K: Written>(&self, name: &str, object: &K) -> Result<K, SyncError> {
         let params = PostParams { field_manager: Some(self.name.into()), dry_run: false };
-        self.api::<K>()?.create(&params, object).await.map_err(refused::<K>("create", name))
+        let api = self.api::<K>()?;
+        self.ask::<K, _>("create", name, api.create(&params, object)).await
     }
 
     pub(crate) async fn patch<K: Written>(
@@ -126,8 +154,8 @@ impl Writer {
         patch: &Value,
     ) -> Result<K, SyncError> {
         let patch = Patch::Merge(patch);
-        let patched = self.api::<K>()?.patch(name, &self.params(), &patch).await;
-        patched.map_err(refused::<K>("patch", name))
+        let (api, params) = (self.api::<K>()?, self.params());
+        self.ask::<K, _>("patch", name, api.patch(name, &params, &patch)).await
     }
 
     pub(crate) async fn patch_status<K: Written>(
@@ -136,21 +164,22 @@ impl Writer {
         patch: &Value,
     ) -> Result<K, SyncError> {
         let patch = Patch::Merge(patch);
-        let patched = self.api::<K>()?.patch_status(name, &self.params(), &patch).await;
-        patched.map_err(refused::<K>("patch", name))
+        let (api, params) = (self.api::<K>()?, self.params());
+        self.ask::<K, _>("patch", name, api.patch_status(name, &params, &patch)).await
     }
 
     /// Deletes an object; one that is gone already is fine.
     pub(crate) async fn delete<K: Written>(&self, name: &str) -> Result<(), SyncError> {
-        let deleted = self.api::<K>()?.delete(name, &DeleteParams::default()).await;
-        match deleted.map(drop).map_err(refused::<K>("delete", name)) {
+        let (api, params) = (self.api::<K>()?, DeleteParams::default());
+        let deleted = self.ask::<K, _>("delete", name, api.delete(name, &params)).await;
+        match deleted.map(drop) {
             Err(error) if error.is_missing() => Ok(()),
             result => result,
         }
     }
 }
 
-pub(crate) fn refused<K: Resource<DynamicType = ()>>(
+fn refused<K: Resource<DynamicType = ()>>(
     verb: &'static str,
     name: &str,
 ) -> impl FnOnce(kube::Error) -> SyncError {
@@ -209,7 +238,10 @@ async fn worker<C: Controller>(shared: &Shared, controller: &C, queue: &Queue) {
         leadership.until_held().await;
         let name = queue.next().await;
         depth.set(i64::try_from(queue.depth()).unwrap_or(i64::MAX));
-        let (next, result) = match controller.reconcile(&name).await {
+        // One object that nobody thought of must not stop the others, nor the webhooks beside us.
+        let looking = AssertUnwindSafe(controller.reconcile(&name)).catch_unwind().await;
+        let (next, result) = match looking.unwrap_or_else(|_| Err(SyncError::Broken(name.clone())))
+        {
             Ok(next) => (next, "success"),
             Err(error) => {
                 if error.is_conflict() {
@@ -230,4 +262,68 @@ async fn worker<C: Controller>(shared: &Shared, controller: &C, queue: &Queue) {
 pub(crate) fn until(then: Option<Timestamp>, now: Timestamp) -> Next {
     let wait = |then: Timestamp| Duration::try_from(then.duration_since(now)).unwrap_or_default();
     then.map_or(Next::Settled, |then| Next::After(wait(then).max(Duration::from_millis(10))))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+    use prometheus::Registry;
+
+    use super::*;
+    use crate::caches::Caches;
+    use crate::instruments::Instruments;
+    use crate::{Clock, PATIENCE, intake};
+
+    /// Breaks on nodes called so.
+    struct Fragile(Mutex<Vec<NodeName>>);
+
+    impl Controller for Fragile {
+        const NAME: &'static str = "fragile";
+        const NEEDS: &'static [Kind] = &[];
+
+        fn queue(shared: &Shared) -> &Queue {
+            &shared.caches.metrics
+        }
+
+        async fn reconcile(&self, name: &NodeName) -> Result<Next, SyncError> {
+            assert_ne!(&**name, "odd", "nobody thought of this one");
+            self.0.lock().push(name.clone());
+            Ok(Next::Settled)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_breaks_its_controller_is_counted_and_tried_again() {
+        let nobody = tower::service_fn(|_: http::Request<kube::client::Body>| async {
+            Err::<http::Response<kube::client::Body>, tower::BoxError>("nobody is asked".into())
+        });
+        let shared = Shared {
+            client: Client::new(nobody, "default"),
+            caches: Caches::new(),
+            configs: intake::channel().1,
+            leadership: Leadership::alone(),
+            instruments: Instruments::register(&Registry::new()).unwrap(),
+            clock: Clock::system(),
+            patience: PATIENCE,
+        };
+        let fragile = Arc::new(Fragile(Mutex::default()));
+        let queue = Fragile::queue(&shared);
+        for name in ["odd", "even"] {
+            queue.add(name.into());
+        }
+        let working = worker(&shared, &*fragile, queue);
+        let totals = &shared.instruments.reconcile_total;
+        let twice = async {
+            while totals.with_label_values(&["fragile", "error"]).get() < 2 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::select! {
+            () = working => unreachable!("workers do not end"),
+            () = twice => {}
+        }
+        assert_eq!(*fragile.0.lock(), [NodeName::from("even")]);
+    }
 }

@@ -30,9 +30,11 @@ use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher as watch_objects};
 use kube::{Api, Client, Resource};
 use tokio::sync::watch;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use crate::PATIENCE;
 use crate::instruments::Instruments;
 use crate::leader::Leadership;
 pub use state::{Change, Input, State};
@@ -235,7 +237,10 @@ pub(crate) async fn publish(
         secondary: None,
     };
     // A recorder of its own for each: a shared one would count a new text under an old one.
-    if let Err(error) = Recorder::new(client.clone(), reporter).publish(&notice, about).await {
-        warn!(%error, reason, "cannot write an event");
+    let recorder = Recorder::new(client.clone(), reporter);
+    match timeout(PATIENCE, recorder.publish(&notice, about)).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => warn!(%error, reason, "cannot write an event"),
+        Err(_) => warn!(reason, "cannot write an event: the API server does not answer"),
     }
 }

@@ -13,6 +13,7 @@
 //! | [`node_resource`] | how much of each node is lent out? |
 //! | [`quota_profile`] | how much is a quota tree made of? |
 //! | [`colocation_profile`] | which profiles come late to a waiting pod? |
+//! | [`scheduler`] | which node does a pod get, and how is it bound once? |
 
 pub mod admission;
 pub mod caches;
@@ -30,7 +31,8 @@ pub mod node_resource;
 pub mod node_slo;
 mod queue;
 pub mod quota_profile;
+pub mod scheduler;
 mod shared;
 pub mod webhook;
 
-pub use shared::{Clock, Shared};
+pub use shared::{Clock, PATIENCE, Shared};

@@ -85,7 +85,12 @@ pub(crate) async fn serve<A: Answers>(
         let stream = tokio::select! {
             () = shutdown.cancelled() => break,
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => stream,
+                Ok((stream, _)) => {
+                    // An answer must not wait until the client has confirmed the one before. A
+                    // socket that refuses is closing, which shows soon enough.
+                    let _ = stream.set_nodelay(true);
+                    stream
+                }
                 Err(error) => {
                     warn!(%error, "cannot accept a connection");
                     // Out of descriptors, most likely; trying at once would only spin.

@@ -34,7 +34,8 @@ use crate::leader::Leadership;
 use crate::leader::election::{self, End};
 use crate::webhook::{self, Reach, Readiness, WebhookError, Webhooks};
 use crate::{
-    Clock, Shared, colocation_profile, intake, node_metric, node_resource, node_slo, quota_profile,
+    Clock, PATIENCE, Shared, colocation_profile, intake, node_metric, node_resource, node_slo,
+    quota_profile,
 };
 
 use self::serve::{Health, Metrics};
@@ -182,21 +183,26 @@ impl Manager {
         let health = listen(options.health)
             .await?
             .map(|listener| (listener, Arc::new(Health { webhooks: readiness.clone() })));
-        let metrics = listen(options.metrics).await?.map(|listener| {
-            let leadership = leadership.clone();
-            (listener, Arc::new(Metrics { registry, leads, leadership }))
-        });
         let (intake, configs) = intake::channel();
+        let clock = options.clock.clone();
+        let caches = if options.node_resource.count_mid_requests {
+            Caches::counting_mid_requests()
+        } else {
+            Caches::new()
+        };
+        let patience = PATIENCE;
+        let shared = Shared { client, caches, configs, leadership, instruments, clock, patience };
+        let metrics = listen(options.metrics).await?.map(|listener| {
+            let (shared, node_resource) = (shared.clone(), options.node_resource);
+            (listener, Arc::new(Metrics { registry, leads, shared, node_resource }))
+        });
         let status = Status {
-            leadership: leadership.clone(),
+            leadership: shared.leadership.clone(),
             webhooks: readiness,
             webhook_address: webhooks.as_ref().map(Webhooks::address),
             health_address: health.as_ref().and_then(|(listener, _)| listener.local_addr().ok()),
             metrics_address: metrics.as_ref().and_then(|(listener, _)| listener.local_addr().ok()),
         };
-        let clock = options.clock.clone();
-        let caches = Caches::new();
-        let shared = Shared { client, caches, configs, leadership, instruments, clock };
         Ok(Self { shared, options, webhooks, health, metrics, held, intake, status })
     }
 

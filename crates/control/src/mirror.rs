@@ -135,7 +135,7 @@ pub(crate) async fn follow<K, V>(
     }
 }
 
-fn is_unserved(error: &watcher::Error) -> bool {
+pub(crate) fn is_unserved(error: &watcher::Error) -> bool {
     matches!(
         error,
         watcher::Error::InitialListFailed(kube::Error::Api(status))

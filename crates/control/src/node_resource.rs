@@ -35,7 +35,7 @@ use units::Quantity;
 
 use crate::Shared;
 use crate::caches::{Kind, NodeName};
-use crate::drive::{Controller, SyncError, Writer, drive, refused, until};
+use crate::drive::{Controller, SyncError, Writer, drive, until};
 use crate::instruments::count;
 use crate::queue::{Next, Queue};
 use pacer::Pacer;
@@ -135,7 +135,7 @@ impl NodeResources {
     async fn write_zones(&self, name: &NodeName, writes: &[ZoneWrite]) -> Result<(), SyncError> {
         let kind = ApiResource::erase::<NodeResourceTopology>(&());
         let api: Api<DynamicObject> = Api::all_with(self.writer.client.clone(), &kind);
-        let found = api.get(name).await.map_err(refused::<NodeResourceTopology>("get", name))?;
+        let found = self.writer.ask::<NodeResourceTopology, _>("get", name, api.get(name)).await?;
         let unreadable = |source| SyncError::Unreadable {
             kind: "NodeResourceTopology",
             name: name.to_string(),

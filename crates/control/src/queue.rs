@@ -57,6 +57,17 @@ impl Queue {
         self.state.lock().ready.len()
     }
 
+    /// Does no worker hold a node?
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.state.lock().busy.is_empty()
+    }
+
+    /// Does no worker hold a node, nor any node wait for one?
+    pub(crate) fn is_idle(&self) -> bool {
+        let state = self.state.lock();
+        state.busy.is_empty() && state.ready.is_empty()
+    }
+
     /// The next node, as soon as there is one; the caller says [`Queue::done`] afterwards.
     pub(crate) async fn next(&self) -> NodeName {
         loop {

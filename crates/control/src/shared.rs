@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::Client;
@@ -20,7 +21,15 @@ pub struct Shared {
     pub leadership: Leadership,
     pub instruments: Instruments,
     pub clock: Clock,
+    /// How long a write may take, see [`PATIENCE`].
+    pub patience: Duration,
 }
+
+/// What is asked of the API server must be answered within this time, or counts as failed.
+///
+/// A lease is 15 s long and its holder gives up after 10 s without renewing it: what a leader began
+/// at the last moment is over before another one begins.
+pub const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Where the time comes from: the system, or a test.
 #[derive(Clone)]

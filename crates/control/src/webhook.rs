@@ -286,6 +286,7 @@ impl Service {
             Ok(body) => body,
             Err(status) => return listener::text(status, status.to_string()),
         };
+        let start = Instant::now();
         let review = match Review::parse(&body) {
             Ok(review) => review,
             Err(error) => return listener::text(StatusCode::BAD_REQUEST, chain(&error)),
@@ -294,7 +295,6 @@ impl Service {
             let status = StatusCode::SERVICE_UNAVAILABLE;
             return listener::text(status, "not ready: still learning what is in the cluster");
         }
-        let start = Instant::now();
         let answering = self.handlers.answer(webhook.path, &review.request);
         let verdict = tokio::time::timeout(ANSWER, answering)
             .await

@@ -111,8 +111,7 @@ pub fn batch(
     host_count: usize,
     lending: &Lending,
 ) -> Why {
-    let (margin, cap) = bounds(terms.capacity, lending);
-    let (left, outcome) = left(&terms, lending);
+    let Left { margin, cap, left, outcome } = left(&terms, lending);
     Why { terms, kept, margin, outcome, cap, counts: load.counts, host_count, left }
 }
 
@@ -128,8 +127,17 @@ fn bounds(capacity: Amounts, lending: &Lending) -> (Amounts, Pair<Option<i64>>) 
     (Amounts::from_counts(margin), cap)
 }
 
-/// The formula: what is left, exactly, and what decided it.
-pub(crate) fn left(terms: &Terms, lending: &Lending) -> (Amounts, Pair<Outcome>) {
+/// What the formula comes to.
+pub(crate) struct Left {
+    pub(crate) margin: Amounts,
+    pub(crate) cap: Pair<Option<i64>>,
+    /// Exact.
+    pub(crate) left: Amounts,
+    pub(crate) outcome: Pair<Outcome>,
+}
+
+/// The formula: what is left, and what decided it.
+pub(crate) fn left(terms: &Terms, lending: &Lending) -> Left {
     let (margin, cap) = bounds(terms.capacity, lending);
     let system = terms.system_charge();
     let base = terms.capacity - margin;
@@ -163,7 +171,8 @@ pub(crate) fn left(terms: &Terms, lending: &Lending) -> (Amounts, Pair<Outcome>)
         Outcome { charged, bound_by }
     };
     let parts = sum.zip(capped).zip(left.zip(sum.floored()));
-    (left, Pair::new(cpu_charged, memory_charged).zip(parts).map(bound))
+    let outcome = Pair::new(cpu_charged, memory_charged).zip(parts).map(bound);
+    Left { margin, cap, left, outcome }
 }
 
 #[cfg(test)]
@@ -208,7 +217,7 @@ mod tests {
                 usage: Amounts::from_counts(Pair::new(used * 1_000, used)),
                 ..Terms::default()
             };
-            let (left, outcome) = left(&terms, &lending);
+            let Left { left, outcome, .. } = left(&terms, &lending);
             assert_eq!(outcome.cpu.bound_by, want, "{name}");
             assert_eq!(outcome.memory.bound_by, want, "{name}");
             assert!(left.cpu <= terms.capacity.cpu && left == left.floored(), "{name}");
@@ -223,7 +232,7 @@ mod tests {
             ..Terms::default()
         };
         let lending = Lending { reclaim_percent: Pair::new(100, 100), ..Lending::default() };
-        let (left, _) = left(&terms, &lending);
+        let left = left(&terms, &lending).left;
         assert_eq!(left.cpu, "899500u".parse().unwrap());
         assert_eq!(left.counts().cpu, 900, "rounded up once");
     }

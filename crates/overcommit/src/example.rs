@@ -11,7 +11,7 @@ use units::Quantity;
 use crate::batch::{self, Terms};
 use crate::device::Devices;
 use crate::facts::{
-    MetricFacts, NodeFacts, NodeUsage, PodFacts, PodUsage, Pods, Reserved, Shown, Switch,
+    MetricFacts, NodeFacts, NodeUsage, PodFacts, PodKey, PodUsage, Pods, Reserved, Shown, Switch,
     ThirdParty, TopologyFacts, ZoneFacts,
 };
 use crate::load::Load;
@@ -41,7 +41,7 @@ pub(crate) struct N {
 
 pub(crate) fn pod(name: &str, class: PriorityClass, request: Amounts) -> PodFacts {
     PodFacts {
-        key: crate::facts::key("d", name),
+        key: PodKey::new("d", name),
         class,
         is_exclusive: false,
         request,
@@ -50,7 +50,7 @@ pub(crate) fn pod(name: &str, class: PriorityClass, request: Amounts) -> PodFact
 }
 
 pub(crate) fn usage(name: &str, class: PriorityClass, usage: Amounts) -> PodUsage {
-    PodUsage { key: crate::facts::key("d", name), class: Some(class), usage }
+    PodUsage { key: PodKey::new("d", name), class: Some(class), usage }
 }
 
 impl N {

@@ -20,6 +20,28 @@ pub enum Unit {
     Bytes,
 }
 
+impl Unit {
+    /// An amount as people read it: cores with as many decimals as they need, GiB with one.
+    pub fn show(self, amount: i64) -> String {
+        match self {
+            Self::MilliCores => {
+                let text = format!("{:.3}", amount as f64 / 1_000.0);
+                let short = text.trim_end_matches('0');
+                if short.ends_with('.') { format!("{short}0") } else { short.to_owned() }
+            }
+            Self::Bytes => format!("{:.1}", amount as f64 / (1_u64 << 30) as f64),
+        }
+    }
+
+    /// What [`Unit::show`] counts.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::MilliCores => "CPUs",
+            Self::Bytes => "GiB",
+        }
+    }
+}
+
 /// How a line enters the sum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -72,6 +94,21 @@ pub fn standing(standing: Standing, view: &NodeView) -> Option<String> {
         Standing::Skewed { ahead } => {
             format!("the last report is {} s from the future: {}", ahead.as_secs(), limit())
         }
+    })
+}
+
+/// What to do about a node that lends nothing.
+pub fn way_out(standing: Standing) -> Option<&'static str> {
+    Some(match standing {
+        Standing::Lending => return None,
+        Standing::Incomplete => "wait for the kubelet, or look at the node's status",
+        Standing::Disabled => {
+            "to lend, set \"enable\": true in key colocation-config of ConfigMap slo-controller-config"
+        }
+        Standing::NoReport | Standing::EmptyReport | Standing::Stale { .. } => {
+            "see whether the node's agent runs, and what it says"
+        }
+        Standing::Skewed { .. } => "set the clocks of the node and of the manager",
     })
 }
 
@@ -249,7 +286,8 @@ pub fn mid(why: &Why, view: &NodeView) -> Option<[Sum; 2]> {
                     (unused, "unused < predicted surplus; NodeMetric nodeUsage")
                 };
                 lines.add(Sign::Plus, amount.max(0), "not needed by online pods", source);
-                let all = pick(unallocated.counts());
+                let unit = if is_cpu { Unit::MilliCores } else { Unit::Bytes };
+                let all = unit.show(pick(unallocated.counts()));
                 let source =
                     format!("of {all} unallocated; {}", setting(view, "midUnallocatedPercent"));
                 lines.add(Sign::Plus, pick(share), "nobody asked for", source);
@@ -336,6 +374,7 @@ mod tests {
         assert!(batch(&why, &view()).is_none() && mid(&why, &view()).is_none());
         let text = standing(why.standing, &view()).unwrap();
         assert_eq!(text, "co-location is off here: enable = false (built-in)");
+        assert!(way_out(why.standing).is_some_and(|text| text.contains("colocation-config")));
         assert_eq!(standing(Standing::Lending, &view()), None);
     }
 }

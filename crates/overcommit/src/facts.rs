@@ -13,5 +13,5 @@ pub use device::DeviceFacts;
 pub use metric::{HostUsage, MetricFacts, NodeUsage, PodUsage};
 pub use node::{NodeFacts, Origin, Reserved, Shown, Switch, ThirdParty};
 pub(crate) use pod::is_lent_to;
-pub use pod::{PodFacts, Pods, key};
+pub use pod::{PodFacts, PodKey, Pods};
 pub use topology::{Processor, TopologyFacts, ZoneFacts, ZoneShown};

@@ -37,7 +37,7 @@ fn batch_vectors() {
         case(
             "B3r: the reference forgets the pod that is not reported yet",
             Box::new(|n| {
-                n.pods.remove("d/new");
+                n.pods.remove(&crate::facts::PodKey::new("d", "new"));
                 n.strategies.lending.cpu_policy = CpuPolicy::MaxUsageRequest;
                 n.strategies.lending.memory_policy = MemoryPolicy::MaxUsageRequest;
             }),

@@ -18,7 +18,7 @@ use api::priority::PriorityClass;
 use serde::Serialize;
 
 use crate::Amounts;
-use crate::facts::{PodFacts, PodUsage, Pods};
+use crate::facts::{PodFacts, PodUsage, Pods, is_lent_to};
 
 /// Sums over everything above batch.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -71,15 +71,24 @@ impl Charge {
 }
 
 /// One line of the join between pods and report.
-#[expect(clippy::large_enum_variant, reason = "lives for one turn of a loop")]
+#[derive(Clone, Copy)]
 pub(crate) enum Line<'a> {
     LentTo,
-    /// A pod with what it is charged, or a report without a pod.
-    Charged {
-        pod: Option<&'a PodFacts>,
-        is_reported: bool,
-        charge: Charge,
-    },
+    /// A pod above batch, with its report if there is one.
+    Present(&'a PodFacts, Option<&'a PodUsage>),
+    /// A report above batch without a pod.
+    Gone(&'a PodUsage),
+}
+
+impl Line<'_> {
+    /// What the line is charged; nothing for what lives on lent resources.
+    pub(crate) fn charge(self) -> Option<Charge> {
+        match self {
+            Self::LentTo => None,
+            Self::Present(pod, reported) => Some(Charge::of(pod, reported)),
+            Self::Gone(reported) => Some(Charge::gone(reported)),
+        }
+    }
 }
 
 /// Matches pods with their reports; both come in order of key.
@@ -95,52 +104,48 @@ pub(crate) fn lines<'a>(pods: &'a Pods, reports: &'a [PodUsage]) -> impl Iterato
         };
         let pod = if order.is_le() { pods.next() } else { None };
         let report = if order.is_ge() { reports.next() } else { None };
-        Some(line(pod, report))
+        line(pod, report)
     })
 }
 
-fn line<'a>(pod: Option<&'a PodFacts>, report: Option<&'a PodUsage>) -> Line<'a> {
-    let is_lent_to = match (pod, report) {
-        (Some(pod), _) => pod.is_lent_to(),
-        (None, Some(report)) => crate::facts::is_lent_to(report.class),
-        (None, None) => true,
-    };
-    if is_lent_to {
-        return Line::LentTo;
-    }
-    let charge = match (pod, report) {
-        (Some(pod), report) => Charge::of(pod, report),
-        (None, Some(report)) => Charge::gone(report),
-        (None, None) => Charge::default(),
-    };
-    Line::Charged { pod, is_reported: report.is_some(), charge }
+fn line<'a>(pod: Option<&'a PodFacts>, report: Option<&'a PodUsage>) -> Option<Line<'a>> {
+    Some(match (pod, report) {
+        (Some(pod), _) if pod.is_lent_to() => Line::LentTo,
+        (Some(pod), report) => Line::Present(pod, report),
+        (None, report) => {
+            let report = report?;
+            if is_lent_to(report.class) { Line::LentTo } else { Line::Gone(report) }
+        }
+    })
 }
 
 impl Load {
     pub fn of(pods: &Pods, reports: &[PodUsage]) -> Self {
         let mut load = Self::default();
         for line in lines(pods, reports) {
-            match line {
-                Line::LentTo => load.counts.lent_to += 1,
-                Line::Charged { pod, is_reported, charge } => load.add(pod, is_reported, charge),
-            }
+            load.add(line);
         }
         load
     }
 
-    fn add(&mut self, pod: Option<&PodFacts>, is_reported: bool, charge: Charge) {
+    fn add(&mut self, line: Line<'_>) {
+        let counts = &mut self.counts;
+        match line {
+            Line::LentTo => counts.lent_to += 1,
+            Line::Present(_, reported) => {
+                counts.charged += 1;
+                counts.unreported += usize::from(reported.is_none());
+            }
+            Line::Gone(_) => counts.gone += 1,
+        }
+        let Some(charge) = line.charge() else { return };
         self.request += charge.request;
         self.usage += charge.usage;
         self.larger += charge.larger;
-        match pod {
-            Some(pod) => {
-                self.counts.charged += 1;
-                self.counts.unreported += usize::from(!is_reported);
-                if pod.class == PriorityClass::Prod {
-                    self.prod_request += charge.request;
-                }
-            }
-            None => self.counts.gone += 1,
+        if let Line::Present(pod, _) = line
+            && pod.class == PriorityClass::Prod
+        {
+            self.prod_request += charge.request;
         }
     }
 }
@@ -174,7 +179,7 @@ mod tests {
             (Some(PriorityClass::Free), 0),
         ];
         for (class, want) in classes {
-            let ghost = node.metric.pods.iter().find(|pod| &*pod.key == "d/ghost").unwrap();
+            let ghost = node.metric.pods.iter().find(|pod| pod.key.as_str() == "d/ghost").unwrap();
             let report = PodUsage { class, ..ghost.clone() };
             let load = Load::of(&Pods::default(), &[report]);
             assert_eq!(load.counts.gone, want, "{class:?}");

@@ -4,6 +4,8 @@
 //! of four numbers, without falling back from one to another. A node of twice the speed then offers
 //! twice the batch milli-cores, and a batch pod gets the same work done wherever it runs.
 
+use std::borrow::Cow;
+
 use api::strategy::{CpuNormalizationStrategy, ModelRatios};
 
 use crate::facts::{Processor, Switch};
@@ -18,7 +20,7 @@ const TOLERANCE: f64 = 0.01;
 #[derive(Debug, Clone, PartialEq)]
 pub enum Normalization {
     /// This ratio, as it is written: two decimals.
-    Ratio { text: String, value: f64 },
+    Ratio { text: Cow<'static, str>, value: f64 },
     /// No ratio this time; an older one on the node stays there and is not applied.
     Kept(Trouble),
 }
@@ -53,10 +55,12 @@ pub fn normalize(
     processor: Option<&Processor>,
 ) -> Normalization {
     match ratio(own, strategy, processor) {
+        // Nearly every node of nearly every cluster.
+        Ok(1.0) => Normalization::Ratio { text: "1.00".into(), value: 1.0 },
         Ok(ratio) => {
             let text = format!("{ratio:.2}");
             let value = text.parse().unwrap_or(ratio);
-            Normalization::Ratio { text, value }
+            Normalization::Ratio { text: text.into(), value }
         }
         Err(trouble) => Normalization::Kept(trouble),
     }

@@ -283,7 +283,7 @@ fn meta(inputs: &Inputs<'_>, standing: Standing, why: &Why) -> Option<MetaWrite>
     if let Some(Normalization::Ratio { text, value }) = &why.normalization
         && normalize::differs(node.ratio.as_deref(), *value)
     {
-        write.annotations.push((names::CPU_NORMALIZATION_RATIO.name, Some(text.clone())));
+        write.annotations.push((names::CPU_NORMALIZATION_RATIO.name, Some(text.to_string())));
     }
     if let Some(Amplification::Wanted(wanted)) = &why.amplification
         && wanted.as_deref() != node.amplification.as_deref()

@@ -76,9 +76,12 @@ pub fn origin_text(old: Option<&Origin>, wanted: Lent) -> Option<String> {
     if old.is_some_and(|old| old.batch == Pair::new(Some(cpu), Some(memory))) {
         return None;
     }
-    let mut root = old
-        .and_then(|old| serde_json::from_str::<Map<String, Value>>(&old.text).ok())
-        .unwrap_or_default();
+    let Some(old) = old else {
+        return Some(format!(
+            r#"{{"resources":{{"{BATCH_CPU}":"{cpu}","{BATCH_MEMORY}":"{memory}"}}}}"#
+        ));
+    };
+    let mut root = serde_json::from_str::<Map<String, Value>>(&old.text).unwrap_or_default();
     let resources = root.entry("resources").or_insert_with(|| json!({}));
     if !resources.is_object() {
         *resources = json!({});

@@ -36,9 +36,12 @@ pub fn zones(
     };
     let mut charged = vec![Amounts::ZERO; topology.zones.len()];
     for line in lines(pods, reports) {
-        let Line::Charged { pod, charge, .. } = line else { continue };
+        let Some(charge) = line.charge() else { continue };
         let whole = chosen(charge, lending);
-        let placed = pod.map(|pod| &*pod.numa_nodes).unwrap_or_default();
+        let placed = match line {
+            Line::Present(pod, _) => &*pod.numa_nodes,
+            _ => &[],
+        };
         spread(&mut charged, &topology.zones, placed, whole, count);
     }
     let (system, reserved) = (system.split(count), reserved.split(count));
@@ -54,7 +57,7 @@ pub fn zones(
                 usage: charged,
                 larger: charged,
             };
-            left(&terms, lending).0
+            left(&terms, lending).left
         })
         .collect()
 }

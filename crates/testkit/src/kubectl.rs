@@ -82,7 +82,8 @@ pub fn steps(page: &str) -> Vec<Step> {
 
 /// Does the command leave everything as it is?
 fn only_looks(command: &str) -> bool {
-    const LOOKING: [&str; 4] = ["kubectl get ", "kubectl logs ", "kubectl top ", "tidepool get "];
+    const LOOKING: [&str; 5] =
+        ["kubectl get ", "kubectl logs ", "kubectl top ", "tidepool get ", "tidepool explain "];
     LOOKING.iter().any(|start| command.starts_with(start))
 }
 

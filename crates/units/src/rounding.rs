@@ -19,8 +19,14 @@ impl Rounding {
         if denominator == 0 {
             return None;
         }
-        let quotient = numerator.saturating_div(denominator);
-        let rest = numerator.wrapping_rem(denominator);
+        // Dividing 128 bits is a call; most amounts are far smaller.
+        let (quotient, rest) = match (i64::try_from(numerator), i64::try_from(denominator)) {
+            (Ok(small), Ok(by)) if by > 0 => (i128::from(small / by), i128::from(small % by)),
+            _ => {
+                let quotient = numerator.saturating_div(denominator);
+                (quotient, numerator.wrapping_sub(quotient.wrapping_mul(denominator)))
+            }
+        };
         let is_away = match self {
             Rounding::Down => false,
             Rounding::Up => rest != 0,

@@ -13,15 +13,13 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use testkit::embedded::{in_process, router};
+pub(crate) use testkit::wait::until;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::gate::Gate;
 use crate::host::Host;
-
-/// How long anything may take. Reached only when something is broken.
-const LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) struct Rig {
     /// Reaches the server whatever happens at the gate.
@@ -160,25 +158,6 @@ pub(crate) async fn create_pod(client: &Client, name: &str, node: &str) -> Strin
     });
     let made = pods.create(&PostParams::default(), &read(pod)).await.expect("the pod is accepted");
     made.metadata.uid.expect("the server gives a uid")
-}
-
-/// Waits until `look` gives something.
-pub(crate) async fn until<T, F>(what: &str, mut look: impl FnMut() -> F) -> T
-where
-    F: Future<Output = Option<T>>,
-{
-    let waiting = async {
-        loop {
-            if let Some(found) = look().await {
-                return found;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    match tokio::time::timeout(LIMIT, waiting).await {
-        Ok(found) => found,
-        Err(_) => panic!("never {what}"),
-    }
 }
 
 /// Waits until the NodeMetric of the node is as it should be.

@@ -29,7 +29,7 @@ pub fn check_node(node: &Node) -> Vec<Finding> {
         report.read(&key, meta, Code::NodeRatio, "the label is ignored");
         label_as_annotation(&mut report, &key, meta);
     }
-    let instead = "the node shows lent resources as if others had taken nothing";
+    let instead = "the node lends no more than it did";
     report.read(&THIRD_PARTY_ALLOCATIONS, meta, Code::ThirdParty, instead);
 
     let instead = "nothing is reserved";

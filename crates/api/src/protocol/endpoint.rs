@@ -35,6 +35,8 @@ pub mod manager {
     pub const ALL_METRICS: &str = "/all-metrics";
     pub const INTERNAL_METRICS: &str = "/internal-metrics";
     pub const EXTERNAL_METRICS: &str = "/external-metrics";
+    /// Before a node's name: where its batch and mid resources come from. Ours.
+    pub const DEBUG_NODE_RESOURCE: &str = "/debug/noderesource/";
     pub const HEALTHZ: &str = "/healthz";
     pub const READYZ: &str = "/readyz";
     pub const WEBHOOK_READY_CHECK: &str = "webhook-ready";

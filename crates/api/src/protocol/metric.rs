@@ -109,6 +109,7 @@ mod tests {
             manager::ALL,
             scheduler::ALL,
             scheduler::inherited::ALL,
+            scheduler::own::ALL,
             descheduler::ALL,
         ];
         let mut names = BTreeSet::new();

@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Pod, PodSpec, ResourceRequirements};
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, ResourceRequirements};
 use units::{Format, Quantity};
 
-use super::{WireList, amount, amounts, name_for, to_wire};
+use super::{WireList, amount, amounts, is_sidecar, name_for, to_wire};
 use crate::finding::Finding;
 use crate::metadata::pod::{ExtendedResourceSpec, ExtendedResources};
 use crate::metadata::{ResourceList, Wire};
@@ -32,6 +32,10 @@ pub fn translate(spec: &mut PodSpec, class: PriorityClass) -> bool {
         is_changed |= spec.overhead.as_mut().is_some_and(|list| move_amount(list, native, name));
     }
     is_changed
+}
+
+fn init_containers(spec: &PodSpec) -> impl Iterator<Item = &Container> {
+    spec.init_containers.iter().flatten()
 }
 
 fn resources_mut(spec: &mut PodSpec) -> impl Iterator<Item = &mut ResourceRequirements> {
@@ -60,8 +64,9 @@ fn default_request(resources: &mut ResourceRequirements, name: &str) -> bool {
 }
 
 /// The annotation that repeats a pod's batch resources: what to write, if it is
-/// not there already. Only regular containers count. A pod without batch
-/// resources gets none, and one that stands there becomes `{}`.
+/// not there already. Regular containers count, and sidecars, which run beside
+/// them. A pod without batch resources gets none, and one that stands there
+/// becomes `{}`.
 ///
 /// An annotation that cannot be read is an error: the pod is refused.
 pub fn extended_resource_spec(pod: &Pod) -> Result<Option<ExtendedResourceSpec>, Vec<Finding>> {
@@ -71,7 +76,10 @@ pub fn extended_resource_spec(pod: &Pod) -> Result<Option<ExtendedResourceSpec>,
             .filter(|(name, _)| [BATCH_CPU, BATCH_MEMORY].contains(&name.as_str()))
             .collect()
     };
-    let containers = pod.spec.iter().flat_map(|spec| &spec.containers).filter_map(|container| {
+    let sidecars = |spec| init_containers(spec).filter(|container| is_sidecar(container));
+    let beside = pod.spec.iter().flat_map(sidecars);
+    let regular = pod.spec.iter().flat_map(|spec| &spec.containers);
+    let containers = beside.chain(regular).filter_map(|container| {
         let resources = container.resources.as_ref()?;
         let limits = batch(resources.limits.as_ref());
         let requests = batch(resources.requests.as_ref());

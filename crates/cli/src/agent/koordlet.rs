@@ -22,10 +22,10 @@ use host::fs::Mounts;
 use tracing::warn;
 use units::GoDuration;
 
-use super::go_flags::{self, Given};
 use super::plan::Plan;
 use super::{KubeletTls, access, at_least_a_second, service_account};
-use crate::{Outcome, finish, logging};
+use crate::go_flags::{Flags, Given, Parsed, Unknown};
+use crate::{Outcome, finish, logging, output};
 
 /// The name of a link to this program that makes it speak the reference's flags.
 pub(crate) const LINK: &str = "koordlet";
@@ -51,9 +51,15 @@ pub(crate) fn run(words: impl Iterator<Item = String>) -> ExitCode {
 }
 
 fn start(words: impl Iterator<Item = String>, environment: Environment) -> anyhow::Result<Outcome> {
-    let given = go_flags::parse(words, &table::flags())?;
-    logging::start(verbosity(&given));
-    let (plan, warnings) = resolve(&given, environment)?;
+    let flags = match Flags::parse(LINK, &[&table::flags()], Unknown::Skipped, words)? {
+        Parsed::Help(text) => {
+            output::print(&text)?;
+            return Ok(Outcome::Done);
+        }
+        Parsed::Run(flags) => flags,
+    };
+    logging::start(verbosity(flags.given()));
+    let (plan, warnings) = resolve(flags.given(), environment)?;
     for warning in warnings {
         warn!("{warning}");
     }
@@ -61,7 +67,7 @@ fn start(words: impl Iterator<Item = String>, environment: Environment) -> anyho
 }
 
 /// klog's levels as ours: 0 to 3 say what is done, 4 and 5 also why nothing is.
-fn verbosity(given: &Given) -> u8 {
+fn verbosity(given: Given<'_>) -> u8 {
     match given.int("v").unwrap_or(0) {
         ..=3 => 1,
         4..=5 => 2,
@@ -69,9 +75,9 @@ fn verbosity(given: &Given) -> u8 {
     }
 }
 
-fn resolve(given: &Given, environment: Environment) -> anyhow::Result<(Plan, Vec<String>)> {
+fn resolve(given: Given<'_>, environment: Environment) -> anyhow::Result<(Plan, Vec<String>)> {
     let mut warnings: Vec<String> =
-        given.unknown.iter().map(|flag| format!("{flag} is not known and ignored")).collect();
+        given.unknown().iter().map(|flag| format!("{flag} is not known and ignored")).collect();
     if environment.node_name.is_empty() {
         bail!("NODE_NAME is not set; give the pod the name of its node (fieldRef spec.nodeName)");
     }
@@ -124,7 +130,7 @@ fn listen(address: &str) -> String {
     if address.starts_with(':') { format!("0.0.0.0{address}") } else { address.to_owned() }
 }
 
-fn mounts(given: &Given, mode: Option<&str>, warnings: &mut Vec<String>) -> Mounts {
+fn mounts(given: Given<'_>, mode: Option<&str>, warnings: &mut Vec<String>) -> Mounts {
     let default = match mode {
         Some("hostMode") => Mounts::host(),
         None | Some("dsMode" | "") => Mounts::container(),
@@ -146,7 +152,7 @@ fn mounts(given: &Given, mode: Option<&str>, warnings: &mut Vec<String>) -> Moun
     }
 }
 
-fn kubelet(given: &Given) -> anyhow::Result<KubeletAccess> {
+fn kubelet(given: Given<'_>) -> anyhow::Result<KubeletAccess> {
     let default = kubelet::Settings::default();
     // The reference's `insecure` is the read-only port. Ours is a flag of its own.
     let tls = match (given.bool("kubelet-insecure-tls"), given.text("kubelet-tls")) {
@@ -172,7 +178,7 @@ fn kubelet(given: &Given) -> anyhow::Result<KubeletAccess> {
     })
 }
 
-fn collect(given: &Given) -> anyhow::Result<CollectSettings> {
+fn collect(given: Given<'_>) -> anyhow::Result<CollectSettings> {
     let default = CollectSettings::default();
     let usage_interval = match given.duration("collect-res-used-interval") {
         Some(value) => at_least_a_second("-collect-res-used-interval", value)?,
@@ -210,7 +216,7 @@ fn collect(given: &Given) -> anyhow::Result<CollectSettings> {
     })
 }
 
-fn predict(given: &Given) -> anyhow::Result<PredictSettings> {
+fn predict(given: Given<'_>) -> anyhow::Result<PredictSettings> {
     let default = PredictSettings::default();
     let dir = given.text("prediction-checkpoint-filepath").unwrap_or("/prediction-checkpoints");
     Ok(PredictSettings {
@@ -250,14 +256,14 @@ fn predict(given: &Given) -> anyhow::Result<PredictSettings> {
     })
 }
 
-fn positive(given: &Given, name: &str, default: Duration) -> anyhow::Result<Duration> {
+fn positive(given: Given<'_>, name: &str, default: Duration) -> anyhow::Result<Duration> {
     let Some(value) = given.duration(name) else { return Ok(default) };
     let above_zero = |value: &Duration| !value.is_zero();
     let found: Option<Duration> = GoDuration::to_std(value).filter(above_zero);
     found.with_context(|| format!("-{name}: {value} must be above 0"))
 }
 
-fn number<T: TryFrom<i64>>(given: &Given, name: &str, default: T) -> anyhow::Result<T> {
+fn number<T: TryFrom<i64>>(given: Given<'_>, name: &str, default: T) -> anyhow::Result<T> {
     let Some(value) = given.int(name) else { return Ok(default) };
     T::try_from(value).ok().with_context(|| format!("-{name}: {value} is out of range"))
 }

@@ -16,8 +16,8 @@ use control::manager::selects;
 use control::webhook::{Reach, Vault};
 use overcommit::plan::Plugins;
 
-use super::{Plan, gated, gates, identity, place};
-use crate::go_flags::{CLIENT, Flag, Flags, Kind, LOGGING, Parsed};
+use super::{Choices, Plan, gated, gates, identity, place};
+use crate::go_flags::{CLIENT, Flag, Flags, Kind, LOGGING, Parsed, Unknown};
 use crate::{Outcome, logging, output};
 
 /// The link by which these flags are understood.
@@ -118,11 +118,30 @@ const FLAGS: &[Flag] = &[
         "annotations that free a pod",
     ),
     Flag::new("feature-gates", Kind::Text, "", "switches, as A=true,B=false"),
+    Flag::new(
+        "batch-count-mid-requests",
+        Kind::Bool,
+        "false",
+        "charge mid pods their mid requests",
+    ),
+    Flag::new(
+        "colocation-node-enable-overrides",
+        Kind::Bool,
+        "false",
+        "let a node enable what the cluster does not",
+    ),
+    Flag::new(
+        "device-resources-independent",
+        Kind::Bool,
+        "false",
+        "show devices on nodes without co-location",
+    ),
+    Flag::new("strict-qos-priority-matrix", Kind::Bool, "false", "refuse more pairs of classes"),
 ];
 
 /// Runs a manager as koord-manager would.
 pub(crate) fn run(words: impl Iterator<Item = String>) -> anyhow::Result<Outcome> {
-    match Flags::parse(LINK, &[FLAGS, LOGGING, CLIENT], words)? {
+    match Flags::parse(LINK, &[FLAGS, LOGGING, CLIENT], Unknown::Refused, words)? {
         Parsed::Help(text) => {
             output::print(&text)?;
             Ok(Outcome::Done)
@@ -143,6 +162,13 @@ fn resolve(flags: &Flags, variable: &dyn Fn(&str) -> Option<String>) -> anyhow::
     let set = |name: &str| variable(name).filter(|text| !text.is_empty());
     let own = set(POD_NAMESPACE).unwrap_or_else(|| NAMESPACE.to_owned());
     let mut options = gated(gates(flags.text("feature-gates"))?);
+    let choices = Choices {
+        batch_count_mid_requests: flags.bool("batch-count-mid-requests"),
+        colocation_node_enable_overrides: flags.bool("colocation-node-enable-overrides"),
+        device_resources_independent: flags.bool("device-resources-independent"),
+        strict_qos_priority_matrix: flags.bool("strict-qos-priority-matrix"),
+    };
+    choices.apply(&mut options);
 
     options.metrics = address("--metrics-addr", flags.text("metrics-addr"))?;
     options.health = address("--health-probe-addr", flags.text("health-probe-addr"))?;
@@ -257,7 +283,9 @@ mod tests {
 
     fn plan(line: &str, variables: &[(&str, &str)]) -> anyhow::Result<Plan> {
         let words = line.split_whitespace().map(str::to_owned);
-        let Parsed::Run(flags) = Flags::parse(LINK, &[FLAGS, LOGGING, CLIENT], words)? else {
+        let Parsed::Run(flags) =
+            Flags::parse(LINK, &[FLAGS, LOGGING, CLIENT], Unknown::Refused, words)?
+        else {
             panic!("no help was asked for");
         };
         let variable = |name: &str| {

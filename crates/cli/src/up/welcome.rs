@@ -97,11 +97,7 @@ impl fmt::Display for Welcome {
                 "objects are kept and pods run on.\n`tidepool down --purge` ends and removes them"
             }
         };
-        write!(
-            f,
-            "\nPods get their nodes from a provisional binder that does not look at resources.\n\
-             Stop with Ctrl-C or `tidepool down`; {fate}.\n"
-        )
+        write!(f, "\nStop with Ctrl-C or `tidepool down`; {fate}.\n")
     }
 }
 
@@ -136,7 +132,6 @@ Next:
   kubectl create deployment hello --image=host -- sh -c 'echo hello; exec sleep 1d'
   kubectl get pods
 
-Pods get their nodes from a provisional binder that does not look at resources.
 Stop with Ctrl-C or `tidepool down`; objects are kept and pods run on.
 `tidepool down --purge` ends and removes them.
 ";

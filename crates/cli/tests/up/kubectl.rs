@@ -54,6 +54,11 @@ async fn the_guide_to_one_machine_is_true() {
     follow("docs/guides/one-machine.md").await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_guide_to_lending_is_true() {
+    follow("docs/guides/lend-idle-capacity.md").await;
+}
+
 /// Does what a page says, from its `tidepool up` on.
 async fn follow(page: &str) {
     let Some(program) = find() else { return };
@@ -78,7 +83,9 @@ async fn follow(page: &str) {
                 session.reconnect(&fs::read_to_string(up.kubeconfig()).unwrap()).await;
             }
             is_first = false;
-            assert_eq!(anywhere(&up.said), anywhere(output), "{}", page.display());
+            let (said, want) = (anywhere(&up.said), anywhere(output));
+            // A page may leave the rest to another one.
+            assert!(said.starts_with(&want), "{}: {said}", page.display());
             continue;
         }
         let output = output.replace("~/.local/state/tidepool", up.dir().to_str().unwrap());

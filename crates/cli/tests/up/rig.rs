@@ -5,7 +5,6 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
 
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
@@ -17,13 +16,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tempfile::TempDir;
-use tokio::time::sleep;
+pub(crate) use testkit::wait::until;
 
 pub(crate) const TIDEPOOL: &str = env!("CARGO_BIN_EXE_tidepool");
-
-/// Longer than anything takes on a busy machine.
-pub(crate) const LIMIT: Duration = Duration::from_secs(300);
-pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// A running `tidepool up`; it and its pods are gone when the test ends.
 pub(crate) struct Up {
@@ -164,21 +159,6 @@ where
 {
     let object: K = serde_json::from_value(object).unwrap();
     Api::default_namespaced(client.clone()).create(&PostParams::default(), &object).await.unwrap()
-}
-
-/// Waits until there is an answer.
-pub(crate) async fn until<T, F: Future<Output = Option<T>>>(
-    what: &str,
-    mut ask: impl FnMut() -> F,
-) -> T {
-    let start = Instant::now();
-    loop {
-        if let Some(answer) = ask().await {
-            return answer;
-        }
-        assert!(start.elapsed() < LIMIT, "{what}: did not happen");
-        sleep(LOOK_AGAIN).await;
-    }
 }
 
 /// Waits until the pods with a label are as asked.

@@ -1,7 +1,6 @@
 //! May this pod be on that node?
 //!
-//! Only what DaemonSets and the provisional binder need: node selectors, required node affinity,
-//! taints. No resources, no spreading; that is the scheduler's part.
+//! Only what DaemonSets need: node selectors, required node affinity, taints. No resources, no spreading; that is the scheduler's part.
 
 use k8s_openapi::api::core::v1::{
     Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Taint, Toleration,

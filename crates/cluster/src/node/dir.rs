@@ -31,6 +31,12 @@ impl PodDir {
         found.collect()
     }
 
+    /// Makes the directory. Whatever else the pod gets on this machine comes later: what is to be
+    /// removed one day is found by the directories there are.
+    pub(crate) fn make(&self) -> io::Result<()> {
+        fs::create_dir_all(&self.0)
+    }
+
     pub(crate) fn volumes(&self) -> PathBuf {
         self.0.join("volumes")
     }

@@ -1,7 +1,7 @@
 //! The conformance cases that an API server alone cannot pass.
 
 use apiserver::http::router;
-use cluster::controllers::{self, Settings};
+use cluster::controllers;
 use kube::Client;
 use testkit::conformance::hooks::Hooks;
 use testkit::conformance::{self, Outcome, Target};
@@ -19,8 +19,7 @@ async fn cases_that_need_controllers_pass() {
     let server = embedded::in_process().await.expect("memory is there");
     let shutdown = CancellationToken::new();
     let client = Client::new(router(server.clone()), "default");
-    let settings = Settings { binder: false, ..Settings::default() };
-    let running = tokio::spawn(controllers::run_with(client, settings, shutdown.clone()));
+    let running = tokio::spawn(controllers::run(client, shutdown.clone()));
     let mut target = Target::in_process(server);
     target.offers.insert(NEED.to_owned());
     let hooks = Hooks::start().await.expect("loopback is there");

@@ -8,23 +8,22 @@ use apiserver::{
 };
 use cluster::controllers::{self, Settings};
 use futures::StreamExt;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Binding, Node, Pod};
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{DeleteParams, Patch, PatchParams, PostParams},
-    core::NamespaceResourceScope,
+    core::{NamespaceResourceScope, Status},
     runtime::{WatchStreamExt, watcher},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
+use testkit::wait::LIMIT;
+pub(crate) use testkit::wait::until_object as until;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// Annotation with which a pod tells the pretending node how it ends: `Succeeded` or `Failed`.
 pub(crate) const ENDS: &str = "test/ends";
-
-/// How long anything may take. Reached only when something is broken.
-const LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) struct Rig {
     pub(crate) client: Client,
@@ -86,7 +85,8 @@ pub(crate) async fn add_node(client: &Client, name: &str) {
     nodes.create(&PostParams::default(), &node).await.expect("the node is new");
 }
 
-/// Runs every bound pod as its annotation says, and lets those go that are told to.
+/// Takes every pod, unless it wants another node, runs it as its annotation says, and lets those
+/// go that are told to.
 async fn pretend(client: Client, shutdown: CancellationToken) {
     let pods: Api<Pod> = Api::all(client.clone());
     let events = watcher::watcher(pods, watcher::Config::default()).default_backoff();
@@ -98,7 +98,16 @@ async fn pretend(client: Client, shutdown: CancellationToken) {
         let is_bound = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
         let phase = pod.status.as_ref().and_then(|status| status.phase.clone());
         // Whatever fails here has been overtaken by the next event.
-        if pod.metadata.deletion_timestamp.is_some() {
+        if !is_bound && pod.metadata.deletion_timestamp.is_none() {
+            let _ = pods
+                .create_subresource::<_, Status>(
+                    "binding",
+                    &pod.name_any(),
+                    &PostParams::default(),
+                    &binding(&pod),
+                )
+                .await;
+        } else if pod.metadata.deletion_timestamp.is_some() {
             let _ = pods.delete(&pod.name_any(), &DeleteParams::default().grace_period(0)).await;
         } else if is_bound && phase.as_deref() == Some("Pending") {
             let phase = pod.annotations().get(ENDS).map_or("Running", String::as_str);
@@ -110,6 +119,19 @@ async fn pretend(client: Client, shutdown: CancellationToken) {
             let _ = pods.patch_status(&pod.name_any(), &params, &Patch::Merge(&status)).await;
         }
     }
+}
+
+/// To the node a DaemonSet wants it on, or else to the first.
+fn binding(pod: &Pod) -> Binding {
+    let spec = serde_json::to_value(&pod.spec).expect("a spec has a JSON form");
+    let terms =
+        "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
+    let pinned = spec.pointer(&format!("{terms}/0/matchFields/0/values/0")).and_then(Value::as_str);
+    let binding = json!({
+        "metadata": { "name": pod.name_any(), "uid": pod.metadata.uid },
+        "target": { "kind": "Node", "name": pinned.unwrap_or("n1") },
+    });
+    serde_json::from_value(binding).expect("a binding")
 }
 
 impl Rig {
@@ -145,27 +167,6 @@ impl Rig {
     pub(crate) async fn stop(self) {
         self.controllers.stop().await;
         self.node.stop().await;
-    }
-}
-
-/// Waits until the object is as it should be, and returns it.
-pub(crate) async fn until<K>(api: &Api<K>, name: &str, what: &str, is_so: impl Fn(&K) -> bool) -> K
-where
-    K: Clone + Debug + DeserializeOwned,
-{
-    let waiting = async {
-        loop {
-            if let Some(object) = api.get_opt(name).await.expect("the server answers")
-                && is_so(&object)
-            {
-                return object;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    match tokio::time::timeout(LIMIT, waiting).await {
-        Ok(object) => object,
-        Err(_) => panic!("{name}: never {what}: {:#?}", api.get_opt(name).await),
     }
 }
 

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use apiserver::http::{ApiServer, Options, router};
 use apiserver::store::{Limits, Store};
@@ -13,12 +13,9 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
+use testkit::wait::until;
 use tokio::sync::watch;
-use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
-
-/// Longer than anything takes on a busy machine.
-const LIMIT: Duration = Duration::from_secs(60);
 
 async fn cluster(count: u32) -> (Client, CancellationToken) {
     let store = Store::in_memory(Limits::default()).unwrap();
@@ -29,17 +26,6 @@ async fn cluster(count: u32) -> (Client, CancellationToken) {
         HollowConfig { start_delay: Duration::from_millis(10), ..HollowConfig::new(count) };
     tokio::spawn(run(config, client.clone(), watch::Sender::default(), token.clone()));
     (client, token)
-}
-
-async fn until<T, F: Future<Output = Option<T>>>(what: &str, mut ask: impl FnMut() -> F) -> T {
-    let start = Instant::now();
-    loop {
-        if let Some(answer) = ask().await {
-            return answer;
-        }
-        assert!(start.elapsed() < LIMIT, "{what} did not happen");
-        sleep(Duration::from_millis(20)).await;
-    }
 }
 
 async fn create(client: &Client, name: &str, node: &str, annotations: Value) -> Pod {

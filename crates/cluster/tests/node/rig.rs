@@ -15,13 +15,12 @@ use kube::api::{DeleteParams, ListParams, LogParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+pub(crate) use testkit::wait::until;
+use testkit::wait::{LIMIT, until_object};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
-
-/// Longer than anything takes on a busy machine.
-const LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) struct Rig {
     pub(crate) client: Client,
@@ -124,15 +123,7 @@ impl Rig {
 
     /// Waits until the pod is as asked.
     pub(crate) async fn until(&self, name: &str, what: &str, is_so: impl Fn(&Pod) -> bool) -> Pod {
-        let start = Instant::now();
-        loop {
-            let pod = self.pods().get(name).await.unwrap();
-            if is_so(&pod) {
-                return pod;
-            }
-            assert!(start.elapsed() < LIMIT, "pod {name} is not {what}: {:#?}", pod.status);
-            sleep(Duration::from_millis(20)).await;
-        }
+        until_object(&self.pods(), name, what, is_so).await
     }
 
     pub(crate) async fn until_phase(&self, name: &str, phase: &str) -> Pod {
@@ -205,7 +196,16 @@ impl Drop for Rig {
             runtime.unwrap().block_on(purge(&config.state_dir)).unwrap();
         });
         let _ = ended.join();
+        let left = groups_left(&self.config.cgroup_root);
+        assert!(std::thread::panicking() || left.is_empty(), "control groups stay: {left:?}");
     }
+}
+
+/// Control groups below this root, in whichever hierarchy.
+fn groups_left(root: &str) -> Vec<PathBuf> {
+    let hierarchies = std::fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten();
+    let places = hierarchies.map(|entry| entry.path()).chain(["/sys/fs/cgroup".into()]);
+    places.map(|place| place.join(root)).filter(|group| group.is_dir()).collect()
 }
 
 /// A client for the test, and one for the node that fails while the flag is down.
@@ -225,21 +225,6 @@ fn clients(server: ApiServer) -> (Client, Client, Arc<AtomicBool>) {
         }
     });
     (client, Client::new(cut, "default"), is_up)
-}
-
-/// Waits until there is an answer.
-pub(crate) async fn until<T, F: Future<Output = Option<T>>>(
-    what: &str,
-    mut ask: impl FnMut() -> F,
-) -> T {
-    let start = Instant::now();
-    loop {
-        if let Some(answer) = ask().await {
-            return answer;
-        }
-        assert!(start.elapsed() < LIMIT, "{what} did not happen");
-        sleep(Duration::from_millis(20)).await;
-    }
 }
 
 /// Waits until a file has something in it.

@@ -25,7 +25,7 @@ use std::fmt;
 use api::check::probability;
 use api::config::selector::{Labels, Selector};
 use api::kind::ClusterColocationProfile;
-use api::metadata::{Key, Wire};
+use api::metadata::Wire;
 use api::protocol::object::{APPLIED_PROFILES, SKIP_UPDATE_RESOURCES};
 use api::protocol::pod::{PRIORITY_CLASS, QOS_CLASS, SUB_PRIORITY};
 use api::protocol::quota::PREEMPTIBLE;
@@ -278,7 +278,11 @@ impl<'a> Means<'a> {
             let bound = matched.iter().copied().filter(|profile| {
                 names.contains(&profile.name) || matches!(profile.objects, Match::Everything)
             });
-            if is_in_force(&bound.collect::<Vec<_>>(), object, self.target) {
+            let bound: Vec<&Profile> = bound.collect();
+            // One that was applied may have changed the very labels that it looks for.
+            let mut causes = bound.clone();
+            causes.extend(known.iter().filter(|profile| self.is_of_namespace(profile)));
+            if is_in_force(&bound, &causes, object, self.target) {
                 return Ok(known);
             }
         }
@@ -291,6 +295,10 @@ impl<'a> Means<'a> {
             }
         }
         Ok(matched)
+    }
+
+    fn is_of_namespace(&self, profile: &Profile) -> bool {
+        self.target == Target::Reservation || profile.namespaces.matches(self.namespace)
     }
 
     fn matching(&self, object: &Value) -> Vec<&'a Profile> {
@@ -381,57 +389,55 @@ fn recorded(object: &Value) -> Option<Vec<String>> {
     Vec::parse(annotations.get(APPLIED_PROFILES.name)?.as_str()?).0
 }
 
-/// Does the object have what these profiles enforce? A profile that is applied
-/// by chance, or another that says differently, may have had the last word.
-fn is_in_force(profiles: &[&Profile], object: &Value, target: Target) -> bool {
+/// Does the object have what these profiles enforce? One that is applied by
+/// chance, or another of the causes that says differently, may have had the
+/// last word.
+fn is_in_force(profiles: &[&Profile], causes: &[&Profile], object: &Value, target: Target) -> bool {
+    let holds = |found: Option<&str>, own, led_to: &dyn Fn(&Profile, &str) -> bool| {
+        holds(profiles, found, own, &|found| causes.iter().any(|cause| led_to(cause, found)))
+    };
     let pod_spec = format!("/{}", target.pod_spec().join("/"));
     let field = |name: &str, own: fn(&Profile) -> Option<String>| {
         let found = object.pointer(&format!("{pod_spec}/{name}")).and_then(Value::as_str);
         let in_patch = |profile: &Profile| patch_at(profile, &["spec", name]);
-        holds(profiles, found, own, &|profile, found| {
-            own(profile).as_deref() == Some(found) || in_patch(profile).as_deref() == Some(found)
+        holds(found, own, &|cause, found| {
+            own(cause).as_deref() == Some(found) || in_patch(cause).as_deref() == Some(found)
         })
     };
     let labels = labels_of(object);
+    let label = |name: &str, own: fn(&Profile) -> Option<String>| {
+        let found = labels.get(name).map(String::as_str);
+        holds(found, own, &|cause, found| {
+            own(cause).as_deref() == Some(found) || may_label(cause, name, found)
+        })
+    };
     field("schedulerName", |p| p.object.spec.scheduler_name.clone())
         && field("priorityClassName", |p| p.object.spec.priority_class_name.clone())
-        && label_holds(profiles, &labels, &QOS_CLASS, |p| p.object.spec.qos_class.clone())
-        && label_holds(profiles, &labels, &SUB_PRIORITY, |p| {
+        && label(QOS_CLASS.name, |p| p.object.spec.qos_class.clone())
+        && label(SUB_PRIORITY.name, |p| {
             p.object.spec.koordinator_priority.map(|priority| priority.to_string())
         })
 }
 
-fn label_holds<T>(
-    profiles: &[&Profile],
-    labels: &Labels,
-    key: &Key<T>,
-    own: fn(&Profile) -> Option<String>,
-) -> bool {
-    let found = labels.get(key.name).map(String::as_str);
-    holds(profiles, found, own, &|profile, found| {
-        let spec = &profile.object.spec;
-        let is = |text: Option<&String>| text.is_some_and(|text| text == found);
-        is(own(profile).as_ref())
-            || is(spec.labels.get(key.name))
-            || is(patch_at(profile, &["metadata", "labels", key.name]).as_ref())
-            || spec.label_suffixes.contains_key(key.name)
-            || spec.label_keys_mapping.values().any(|new| new == key.name)
-    })
+/// Can the profile have set this label, other than by the field that is made for it?
+fn may_label(profile: &Profile, key: &str, found: &str) -> bool {
+    let spec = &profile.object.spec;
+    spec.labels.get(key).is_some_and(|text| text == found)
+        || patch_at(profile, &["metadata", "labels", key]).as_deref() == Some(found)
+        || spec.label_suffixes.contains_key(key)
+        || spec.label_keys_mapping.values().any(|new| new == key)
 }
 
-/// Where a profile enforces a value, one of the profiles must have led to what is there.
+/// Where a profile enforces a value, something must have led to what is there.
 fn holds(
     profiles: &[&Profile],
     found: Option<&str>,
     own: fn(&Profile) -> Option<String>,
-    led_to: &dyn Fn(&Profile, &str) -> bool,
+    is_caused: &dyn Fn(&str) -> bool,
 ) -> bool {
     let enforces =
-        |p: &&&Profile| p.percent == Some(100) && own(p).is_some_and(|text| !text.is_empty());
-    if profiles.iter().find(enforces).is_none() {
-        return true;
-    }
-    found.is_some_and(|found| profiles.iter().any(|profile| led_to(profile, found)))
+        |p: &&Profile| p.percent == Some(100) && own(p).is_some_and(|text| !text.is_empty());
+    !profiles.iter().any(enforces) || found.is_some_and(is_caused)
 }
 
 fn patch_at(profile: &Profile, path: &[&str]) -> Option<String> {

@@ -4,8 +4,8 @@
 //! fails refuses the pod, with everything that group has to say:
 //!
 //! 1. the mark of the scheduler's own stand-ins
-//! 2. classes: what may not change, which pairs exclude each other, batch
-//!    resources, whole CPUs
+//! 2. classes: what may not change, which pairs exclude each other (more of them
+//!    with `--strict-qos-priority-matrix`), batch resources, whole CPUs
 //! 3. the pod's quota
 //! 4. devices (gate ValidatePodDeviceResource)
 //! 5. labels that an administrator demands (gate EnablePodEnhancedValidator)
@@ -17,6 +17,7 @@
 use api::check::{check_pod_admission, check_pod_quota, check_pod_update};
 use api::finding::{Code, Finding};
 use api::kind::ElasticQuota;
+use api::priority::check_strict_combination;
 use api::protocol::gate::{Gates, ManagerGate};
 use api::protocol::name::config_map;
 use api::protocol::pod::SKIP_ENHANCED_VALIDATION;
@@ -35,6 +36,8 @@ pub struct Surroundings<'a> {
     pub quotas: &'a [ElasticQuota],
     pub gates: &'a Gates<ManagerGate>,
     pub demands: &'a Demands,
+    /// Some pairs of classes are refused that the reference admits.
+    pub is_strict: bool,
 }
 
 /// `old` is the pod before the change; `namespace` is the request's.
@@ -65,6 +68,9 @@ pub fn validate(
         classes.extend(only(&findings, |finding| {
             !matches!(finding.code, Code::ReservePod | Code::DeviceRequest)
         }));
+        if around.is_strict {
+            classes.extend(check_strict_combination(qos::raw(&pod), priority::raw(&pod)));
+        }
     }
     refuse_errors(&classes)?;
 

@@ -16,7 +16,9 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use overcommit::device::Devices;
-use overcommit::facts::{DeviceFacts, MetricFacts, NodeFacts, PodFacts, Pods, TopologyFacts};
+use overcommit::facts::{
+    DeviceFacts, MetricFacts, NodeFacts, PodFacts, PodKey, Pods, TopologyFacts,
+};
 use overcommit::plan::Options;
 use overcommit::{Inputs, Plan, Strategies};
 
@@ -89,6 +91,13 @@ impl Entry {
             && self.slo.is_none()
             && self.topology.is_none()
             && self.device.is_none()
+    }
+
+    /// The text that a pod or a report is known by already.
+    fn known_key(&self, key: &PodKey) -> Option<PodKey> {
+        let pod = self.pods.get(key).map(|pod| pod.key.clone());
+        let report = || self.metric.as_ref()?.facts.as_ref()?.pod(key).map(|pod| pod.key.clone());
+        pod.or_else(report)
     }
 
     fn forget(&mut self, kind: Kind) -> Touch {
@@ -186,10 +195,10 @@ impl World {
         let mut touched = Vec::new();
         for (name, entry) in &mut self.entries {
             if kind == Kind::Pod {
-                let gone: Vec<Box<str>> = entry
+                let gone: Vec<PodKey> = entry
                     .pods
                     .iter()
-                    .filter(|pod| !seen.contains(&*on_node(name, &pod.key)))
+                    .filter(|pod| !seen.contains(&*on_node(name, pod.key.as_str())))
                     .map(|pod| pod.key.clone())
                     .collect();
                 for key in gone {
@@ -228,14 +237,18 @@ impl World {
     fn apply_pod(&mut self, node: &str, pod: &Pod, is_deleted: bool) {
         let facts = PodFacts::read(pod, self.count_mid_requests).filter(|_| !is_deleted);
         match facts {
-            Some(facts) => {
-                self.see(Kind::Pod, &on_node(node, &facts.key));
-                self.entry(node).pods.insert(facts);
+            Some(mut facts) => {
+                self.see(Kind::Pod, &on_node(node, facts.key.as_str()));
+                let entry = self.entry(node);
+                if let Some(key) = entry.known_key(&facts.key) {
+                    facts.key = key;
+                }
+                entry.pods.insert(facts);
             }
             None => {
                 let meta = &pod.metadata;
                 let namespace = meta.namespace.as_deref().unwrap_or_default();
-                let key = overcommit::facts::key(namespace, name_of(meta));
+                let key = PodKey::new(namespace, name_of(meta));
                 if let Some(entry) = self.entries.get_mut(node) {
                     entry.pods.remove(&key);
                     if entry.is_empty() {
@@ -425,8 +438,11 @@ impl Filed for NodeMetric {
         let name = name_of(&self.metadata);
         world.see(Kind::Metric, name);
         let spec = world.metric_specs.put(self.spec.clone());
-        let facts = self.status.as_ref().map(MetricFacts::read);
+        let mut facts = self.status.as_ref().map(MetricFacts::read);
         let entry = world.entry(name);
+        if let Some(facts) = &mut facts {
+            facts.share_keys(&entry.pods);
+        }
         let known = entry.metric.as_ref();
         let touch = Touch {
             metric: known.is_none_or(|known| known.spec != spec),

@@ -8,19 +8,23 @@
 //! | metrics | `/internal-metrics` | everything else |
 //! | metrics | `/external-metrics` | nothing: the manager has none |
 //! | metrics | `/all-metrics` | all of it |
+//! | metrics | `/debug/noderesource/NODE` | where the node's batch and mid resources come from |
 
 use api::protocol::endpoint::manager::{
-    ALL_METRICS, EXTERNAL_METRICS, HEALTHZ, INTERNAL_METRICS, METRICS, READYZ, WEBHOOK_READY_CHECK,
+    ALL_METRICS, DEBUG_NODE_RESOURCE, EXTERNAL_METRICS, HEALTHZ, INTERNAL_METRICS, METRICS, READYZ,
+    WEBHOOK_READY_CHECK,
 };
 use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::{Method, Request, StatusCode};
+use overcommit::explain;
 use prometheus::proto::MetricFamily;
 use prometheus::{Encoder, IntGauge, Registry, TextEncoder};
+use serde_json::json;
 
-use crate::leader::Leadership;
 use crate::listener::{self, Answers, Reply};
 use crate::webhook::Readiness;
+use crate::{Shared, node_resource};
 
 /// Is it alive, is it ready?
 #[derive(Debug)]
@@ -52,12 +56,13 @@ impl Answers for Health {
     }
 }
 
-/// What was counted.
+/// What was counted, and what was calculated.
 #[derive(Debug)]
 pub(super) struct Metrics {
     pub(super) registry: Registry,
     pub(super) leads: IntGauge,
-    pub(super) leadership: Leadership,
+    pub(super) shared: Shared,
+    pub(super) node_resource: node_resource::Options,
 }
 
 /// Families that the reference's controller library keeps in a registry of its own.
@@ -72,6 +77,9 @@ impl Answers for Metrics {
         if request.method() != Method::GET {
             return listener::text(StatusCode::METHOD_NOT_ALLOWED, "send GET");
         }
+        if let Some(node) = request.uri().path().strip_prefix(DEBUG_NODE_RESOURCE) {
+            return self.node(node);
+        }
         let shows: fn(&MetricFamily) -> bool = match request.uri().path() {
             METRICS => is_library,
             INTERNAL_METRICS => |family| !is_library(family),
@@ -79,7 +87,7 @@ impl Answers for Metrics {
             ALL_METRICS => |_| true,
             _ => return listener::text(StatusCode::NOT_FOUND, "no such page"),
         };
-        self.leads.set(self.leadership.is_held().into());
+        self.leads.set(self.shared.leadership.is_held().into());
         let families: Vec<MetricFamily> =
             self.registry.gather().into_iter().filter(shows).collect();
         let mut body = Vec::new();
@@ -90,5 +98,31 @@ impl Answers for Metrics {
             }
             Err(error) => listener::text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
         }
+    }
+}
+
+impl Metrics {
+    /// The sums behind what a node lends, as this replica would publish them now.
+    fn node(&self, name: &str) -> Reply {
+        let Some(in_force) = self.shared.configs.latest() else {
+            let text = "not ready: the configuration has not been read yet";
+            return listener::text(StatusCode::SERVICE_UNAVAILABLE, text);
+        };
+        let now = self.shared.clock.now();
+        let found = self.shared.caches.with(|world| {
+            let plan = world.plan(name, &in_force, &self.node_resource, now)?;
+            Some((plan, world.get(name)?.node.as_ref()?.meta.clone()))
+        });
+        let Some((plan, meta)) = found else {
+            return listener::text(StatusCode::NOT_FOUND, format!("no such node: {name:?}\n"));
+        };
+        let view = in_force.config.for_node(&meta);
+        let body = json!({
+            "node": name,
+            "lendsNothing": explain::standing(plan.why.standing, &view),
+            "batch": explain::batch(&plan.why, &view),
+            "mid": explain::mid(&plan.why, &view),
+        });
+        listener::reply(StatusCode::OK, "application/json", Bytes::from(body.to_string()))
     }
 }

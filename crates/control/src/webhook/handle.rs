@@ -52,6 +52,8 @@ pub struct Rules {
     pub binding: binding::Rules,
     /// Where labels that pods must have are written down, and how often to look.
     pub demands: (String, String, Duration),
+    /// Refuse pairs of QoS and priority class that the reference admits.
+    pub strict_classes: bool,
     /// How often charging a quota is tried again when somebody else wrote it.
     pub charge_retries: u32,
 }
@@ -65,6 +67,7 @@ impl Default for Rules {
             config_map: crate::intake::Settings::default(),
             binding: binding::Rules::default(),
             demands: (place.0, place.1, Duration::from_secs(300)),
+            strict_classes: false,
             charge_retries: 3,
         }
     }
@@ -185,6 +188,7 @@ impl Handlers {
             quotas: &prepared.quotas,
             gates: &self.rules.gates,
             demands: &demands,
+            is_strict: self.rules.strict_classes,
         };
         let verdict =
             validate::validate(old(request), &request.object, &request.namespace, &around)?;

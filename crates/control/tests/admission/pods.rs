@@ -242,6 +242,25 @@ spec: {qosClass: LS, priorityClassName: koord-prod, labelSuffixes: {app: -x}}
     assert_eq!(after["spec"]["priority"], 9000);
 }
 
+/// The second profile looks for a label that the first one sets and it changes.
+#[test]
+fn a_profile_that_changes_the_label_it_looks_for_is_applied_once() {
+    let world = world(&[
+        "{metadata: {name: a}, spec: {qosClass: BE, priorityClassName: koord-batch}}",
+        "
+metadata: {name: b}
+spec:
+  selector: {matchLabels: {koordinator.sh/qosClass: BE}}
+  qosClass: LS
+  priorityClassName: koord-prod
+",
+    ]);
+    let before = pod(json!({"koordinator.sh/qosClass": "BE"}), None, json!({}));
+    let once = world.mutated(&before);
+    assert_eq!(once["metadata"]["labels"]["koordinator.sh/qosClass"], "LS");
+    assert_eq!(world.mutated(&once), once);
+}
+
 #[test]
 fn a_quota_tree_keeps_its_pods() {
     let mut world = world(&[]).with(ManagerGate::MultiQuotaTree);

@@ -6,7 +6,7 @@ use api::protocol::gate::ManagerGate;
 use control::admission::validate::Demands;
 use serde_json::{Value, json};
 
-use crate::world::{from_yaml, pod, world};
+use crate::world::{World, from_yaml, pod, world};
 
 const QOS: &str = "koordinator.sh/qosClass";
 
@@ -112,6 +112,23 @@ fn gates_add_rules() {
     let mut excused = plain;
     excused["metadata"]["namespace"] = json!("kube-system");
     assert_eq!(demanding.refusal(None, &excused), "admitted");
+}
+
+#[test]
+fn the_strict_matrix_refuses_more() {
+    let cases = [
+        ("LSE at mid", pod(json!({QOS: "LSE"}), Some(7000), json!({"cpu": "1"}))),
+        ("LS at batch", pod(json!({QOS: "LS"}), Some(5000), json!({}))),
+        ("SYSTEM at prod", pod(json!({QOS: "SYSTEM"}), Some(9000), json!({}))),
+    ];
+    let strict = World { is_strict: true, ..world(&[]) };
+    for (name, pod) in cases {
+        assert_eq!(world(&[]).refusal(None, &pod), "admitted", "{name}");
+        let refusal = strict.refusal(None, &pod);
+        assert!(refusal.contains("combination forbidden"), "{name}: {refusal}");
+    }
+    let fine = pod(json!({QOS: "LS"}), Some(9000), json!({}));
+    assert_eq!(strict.refusal(None, &fine), "admitted");
 }
 
 #[test]

@@ -21,6 +21,7 @@ pub(crate) struct World {
     pub(crate) quota_profiles: Vec<ElasticQuotaProfile>,
     pub(crate) gates: Gates<ManagerGate>,
     pub(crate) demands: Demands,
+    pub(crate) is_strict: bool,
     pub(crate) rolls: BTreeMap<String, u8>,
 }
 
@@ -49,6 +50,7 @@ pub(crate) fn world(profiles: &[&str]) -> World {
         quota_profiles: Vec::new(),
         gates: Gates::default(),
         demands: Demands::default(),
+        is_strict: false,
         rolls: BTreeMap::new(),
     }
 }
@@ -86,6 +88,7 @@ impl World {
             quotas: &self.quotas,
             gates: &self.gates,
             demands: &self.demands,
+            is_strict: self.is_strict,
         };
         validate::validate(old, new, "default", &around)
     }

@@ -188,13 +188,11 @@ async fn the_seeds_broken_key_changes_nothing_but_its_finding() {
 
     rig.configure_all(seed["data"].clone()).await;
     let events: Api<Event> = Api::namespaced(rig.client.clone(), NAMESPACE);
-    let found = loop {
+    let found = testkit::wait::until("the finding is told", || async {
         let list = events.list(&Default::default()).await.unwrap().items;
-        if !list.is_empty() {
-            break list;
-        }
-        rig.settle().await;
-    };
+        (!list.is_empty()).then_some(list)
+    })
+    .await;
     rig.settle().await;
     assert_eq!(rig.wire.take_writes(), [""; 0], "no node and no object of a node was written");
     assert_eq!(found.len(), 1);

@@ -2,15 +2,15 @@
 
 use std::fmt::Debug;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use api::kind::{NodeMetric, NodeSlo};
+use api::kind::{NodeMetric, NodeResourceTopology, NodeSlo};
 use apiserver::http::{ApiServer, Options, router};
 use apiserver::store::{Limits, Store};
 use axum::body::Body;
 use axum::http::{Method, Request, Response, StatusCode};
-use control::caches::Caches;
+use control::caches::{Caches, Filed, NodeName, World};
 use control::instruments::Instruments;
 use control::leader::Leadership;
 use control::{Clock, Shared, caches, intake, node_metric, node_resource, node_slo};
@@ -23,12 +23,11 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use testkit::wait::until as until_so;
+pub(crate) use testkit::wait::until_object as until;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
-
-/// How long anything may take. Reached only when something is broken.
-const LIMIT: Duration = Duration::from_secs(30);
 
 pub(crate) const NAMESPACE: &str = "koordinator-system";
 pub(crate) const CONFIG: &str = "slo-controller-config";
@@ -43,6 +42,10 @@ pub(crate) struct Wire {
     pub(crate) expired: AtomicUsize,
     /// The server does not answer but for what is under way.
     pub(crate) is_away: AtomicBool,
+    /// Every answer comes this many milliseconds late.
+    pub(crate) delay: AtomicU64,
+    /// Writes that will never be answered.
+    pub(crate) hangs: AtomicUsize,
     writes: Mutex<Vec<String>>,
 }
 
@@ -54,13 +57,20 @@ impl Wire {
         writes
     }
 
+    /// What happens to a request on its way.
+    fn meet(&self, request: &Request<kube::client::Body>) -> Fate {
+        if request.method() != Method::GET && less(&self.hangs) {
+            return Fate::Hangs;
+        }
+        match self.refuse(request) {
+            Some(response) => Fate::Refused(response),
+            None => Fate::Passes(Duration::from_millis(self.delay.load(Ordering::SeqCst))),
+        }
+    }
+
     fn refuse(&self, request: &Request<kube::client::Body>) -> Option<Response<Body>> {
         let path = request.uri().path();
         let query = request.uri().query().unwrap_or_default();
-        let less = |left: &AtomicUsize| {
-            left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1))
-                .is_ok()
-        };
         if self.is_away.load(Ordering::SeqCst) {
             return Some(failure(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable"));
         }
@@ -77,6 +87,17 @@ impl Wire {
     }
 }
 
+enum Fate {
+    Passes(Duration),
+    Refused(Response<Body>),
+    Hangs,
+}
+
+fn less(left: &AtomicUsize) -> bool {
+    let one_less = |left: usize| left.checked_sub(1);
+    left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok()
+}
+
 fn failure(code: StatusCode, reason: &str) -> Response<Body> {
     let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure",
         "message": "made to fail", "reason": reason, "code": code.as_u16()});
@@ -86,11 +107,26 @@ fn failure(code: StatusCode, reason: &str) -> Response<Body> {
 pub(crate) struct Rig {
     /// Straight to the server.
     pub(crate) client: Client,
+    server: ApiServer,
+    now: Arc<Mutex<Timestamp>>,
+    manager: Controllers,
+}
+
+/// The controllers of one manager, with their own way to the server.
+pub(crate) struct Controllers {
     pub(crate) wire: Arc<Wire>,
     pub(crate) shared: Shared,
-    now: Arc<Mutex<Timestamp>>,
     shutdown: CancellationToken,
     running: JoinSet<()>,
+}
+
+/// The first manager's are at hand.
+impl std::ops::Deref for Rig {
+    type Target = Controllers;
+
+    fn deref(&self) -> &Controllers {
+        &self.manager
+    }
 }
 
 /// A cluster without nodes, in which this process leads.
@@ -112,43 +148,87 @@ pub(crate) async fn rig_with(leadership: Leadership) -> Rig {
         serde_json::from_value(json!({"metadata": {"name": NAMESPACE}})).expect("a namespace");
     namespaces.create(&PostParams::default(), &namespace).await.expect("the namespace is new");
 
-    let wire = Arc::new(Wire::default());
-    let (inner, faults) = (router(server), wire.clone());
-    let service = tower::service_fn(move |request: Request<kube::client::Body>| {
-        let (inner, refused) = (inner.clone(), faults.refuse(&request));
-        async move {
-            match refused {
-                Some(response) => Ok(response),
-                None => inner.oneshot(request).await,
-            }
-        }
-    });
     let now = Arc::new(Mutex::new(Timestamp::now()));
-    let (intake, configs) = intake::channel();
-    let clock = now.clone();
-    let shared = Shared {
-        client: Client::new(service, "default"),
-        caches: Caches::new(),
-        configs,
-        leadership,
-        instruments: Instruments::register(&prometheus::Registry::new()).expect("names are free"),
-        clock: Clock::from_fn(move || *clock.lock()),
-    };
-    let (shutdown, mut running) = (CancellationToken::new(), JoinSet::new());
-    let (s, stop) = (shared.clone(), || shutdown.clone());
-    running.spawn(intake::run(
-        intake,
-        intake::Settings::default(),
-        s.client.clone(),
-        s.leadership.clone(),
-        s.instruments.clone(),
-        stop(),
-    ));
-    running.spawn(caches::run(s.clone(), stop()));
-    running.spawn(node_metric::run(s.clone(), stop()));
-    running.spawn(node_slo::run(s.clone(), stop()));
-    running.spawn(node_resource::run(s, node_resource::Options::default(), stop()));
-    Rig { client, wire, shared, now, shutdown, running }
+    let manager = Controllers::start(&server, leadership, Default::default(), &now);
+    Rig { client, server, now, manager }
+}
+
+impl Controllers {
+    fn start(
+        server: &ApiServer,
+        leadership: Leadership,
+        options: node_resource::Options,
+        now: &Arc<Mutex<Timestamp>>,
+    ) -> Self {
+        let wire = Arc::new(Wire::default());
+        let (inner, faults) = (router(server.clone()), wire.clone());
+        let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+            let (inner, fate) = (inner.clone(), faults.meet(&request));
+            async move {
+                match fate {
+                    Fate::Refused(response) => Ok(response),
+                    Fate::Hangs => std::future::pending().await,
+                    Fate::Passes(delay) => {
+                        if !delay.is_zero() {
+                            tokio::time::sleep(delay).await;
+                        }
+                        inner.oneshot(request).await
+                    }
+                }
+            }
+        });
+        let (intake, configs) = intake::channel();
+        let clock = now.clone();
+        let instruments =
+            Instruments::register(&prometheus::Registry::new()).expect("names are free");
+        let shared = Shared {
+            client: Client::new(service, "default"),
+            caches: Caches::new(),
+            configs,
+            leadership,
+            instruments,
+            clock: Clock::from_fn(move || *clock.lock()),
+            patience: Duration::from_millis(300),
+        };
+        let (shutdown, mut running) = (CancellationToken::new(), JoinSet::new());
+        let (s, stop) = (shared.clone(), || shutdown.clone());
+        running.spawn(intake::run(
+            intake,
+            intake::Settings::default(),
+            s.client.clone(),
+            s.leadership.clone(),
+            s.instruments.clone(),
+            stop(),
+        ));
+        running.spawn(caches::run(s.clone(), stop()));
+        running.spawn(node_metric::run(s.clone(), stop()));
+        running.spawn(node_slo::run(s.clone(), stop()));
+        running.spawn(node_resource::run(s, options, stop()));
+        Self { wire, shared, shutdown, running }
+    }
+
+    /// Is everything known that `fresh` shows?
+    fn knows(&self, fresh: &World) -> bool {
+        let same = |name: &NodeName, world: &World| match (world.get(name), fresh.get(name)) {
+            (Some(known), Some(fresh)) => {
+                known.node == fresh.node
+                    && known.metric == fresh.metric
+                    && known.slo == fresh.slo
+                    && known.topology == fresh.topology
+            }
+            _ => false,
+        };
+        self.shared
+            .caches
+            .with(|world| world.len() == fresh.len() && fresh.names().all(|name| same(name, world)))
+    }
+
+    pub(crate) async fn stop(mut self) {
+        self.shutdown.cancel();
+        while let Some(ended) = self.running.join_next().await {
+            ended.expect("tasks end when they are told to");
+        }
+    }
 }
 
 async fn served(client: &Client) {
@@ -220,19 +300,58 @@ impl Rig {
         self.all::<Node>().patch(node, &PatchParams::default(), &patch).await.expect("a node");
     }
 
-    /// Waits until everything that happened was looked at.
+    /// A second manager beside the first, on the same server.
+    pub(crate) fn second(
+        &self,
+        leadership: Leadership,
+        options: node_resource::Options,
+    ) -> Controllers {
+        Controllers::start(&self.server, leadership, options, &self.now)
+    }
+
+    /// Waits until everything that happened was looked at: the caches show what the server holds,
+    /// and no worker has or waits for a node. Where nobody leads, nodes may wait.
     pub(crate) async fn settle(&self) {
-        // Writes come within milliseconds of their cause; a quiet moment means that none is due.
-        for _ in 0..20 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
+        self.settle_on(&self.manager).await;
+    }
+
+    pub(crate) async fn settle_on(&self, manager: &Controllers) {
+        let leadership = &manager.shared.leadership;
+        until_so("everything was looked at", || async {
+            let fresh = self.fresh().await;
+            let caches = &manager.shared.caches;
+            let rests = if leadership.is_held() { caches.is_idle() } else { caches.is_at_rest() };
+            (manager.knows(&fresh) && rests).then_some(())
+        })
+        .await;
+    }
+
+    /// The cluster as whoever comes new would see it.
+    async fn fresh(&self) -> World {
+        let mut world = World::default();
+        self.file::<Node>(&mut world).await;
+        self.file::<NodeMetric>(&mut world).await;
+        self.file::<NodeSlo>(&mut world).await;
+        self.file::<NodeResourceTopology>(&mut world).await;
+        world
+    }
+
+    async fn file<K>(&self, world: &mut World)
+    where
+        K: kube::Resource<DynamicType = (), Scope = kube::core::ClusterResourceScope>
+            + Filed
+            + Clone
+            + Debug
+            + DeserializeOwned,
+    {
+        let list = self.all::<K>().list(&Default::default()).await.expect("the server answers");
+        for object in list {
+            object.apply(world);
         }
     }
 
-    pub(crate) async fn stop(mut self) {
-        self.shutdown.cancel();
-        while let Some(ended) = self.running.join_next().await {
-            ended.expect("tasks end when they are told to");
-        }
+    pub(crate) async fn stop(self) {
+        self.manager.stop().await;
     }
 }
 
@@ -250,34 +369,12 @@ pub(crate) fn batch_cpu(node: &Node) -> Option<i64> {
     Some(api::resources::amount(list.get(BATCH_CPU)?).value())
 }
 
-pub(crate) async fn until<K>(api: &Api<K>, name: &str, what: &str, is_so: impl Fn(&K) -> bool) -> K
-where
-    K: Clone + Debug + DeserializeOwned,
-{
-    let waiting = async {
-        loop {
-            if let Some(object) = api.get_opt(name).await.expect("the server answers")
-                && is_so(&object)
-            {
-                return object;
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    match tokio::time::timeout(LIMIT, waiting).await {
-        Ok(object) => object,
-        Err(_) => panic!("{name}: never {what}: {:#?}", api.get_opt(name).await),
-    }
-}
-
 pub(crate) async fn until_gone<K>(api: &Api<K>, name: &str)
 where
     K: Clone + Debug + DeserializeOwned,
 {
-    let waiting = async {
-        while api.get_opt(name).await.expect("the server answers").is_some() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    assert!(tokio::time::timeout(LIMIT, waiting).await.is_ok(), "{name}: still there");
+    until_so(&format!("{name} is gone"), || async {
+        api.get_opt(name).await.expect("the server answers").is_none().then_some(())
+    })
+    .await;
 }

@@ -1,7 +1,8 @@
 //! Pods through the webhooks of a running manager.
 
+use api::kind::NodeMetric;
 use api::protocol::gate::ManagerGate;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
@@ -158,6 +159,52 @@ async fn gated_webhooks_appear_with_their_gates() {
     let node = node.expect("the status is taken");
     let allocatable = node.status.and_then(|status| status.allocatable).expect("allocatable");
     assert_eq!(allocatable["cpu"].0, "74400m");
+    manager.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_manager_says_where_a_nodes_numbers_come_from() {
+    let cluster = Cluster::start().await;
+    let manager = ready(cluster.client.clone(), options()).await;
+    let metrics = manager.status.metrics_address.expect("metrics");
+    cluster
+        .apply(json!({"apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "slo-controller-config", "namespace": crate::rig::NAMESPACE},
+            "data": {"colocation-config": r#"{"enable":true}"#}}))
+        .await;
+    let node: Node = serde_json::from_value(json!({"metadata": {"name": "n1"}, "status": {
+        "capacity": {"cpu": "64", "memory": "256Gi"}, "allocatable": {"cpu": "62", "memory": "248Gi"}}}))
+    .expect("a node");
+    let nodes: Api<Node> = Api::all(cluster.client.clone());
+    nodes.create(&Default::default(), &node).await.expect("a node");
+    let ask = || async {
+        let (status, body) = get(metrics, "/debug/noderesource/n1").await;
+        serde_json::from_str::<Value>(&body).ok().filter(|_| status == 200)
+    };
+    let unmeasured = until("the node is known", || async {
+        ask().await.filter(|found| {
+            found["lendsNothing"].as_str().is_some_and(|why| why.contains("NodeMetric"))
+        })
+    })
+    .await;
+    assert_eq!(unmeasured["batch"], Value::Null);
+    let metrics_of: Api<NodeMetric> = Api::all(cluster.client.clone());
+    let usage = json!({"resources": {"cpu": "4", "memory": "9Gi"}});
+    let report = json!({"status": {"updateTime": jiff::Timestamp::now().to_string(),
+        "nodeMetric": {"nodeUsage": usage, "systemUsage": usage}}});
+    until("the node has a NodeMetric", || async {
+        let patch = Patch::Merge(&report);
+        metrics_of.patch_status("n1", &PatchParams::default(), &patch).await.ok()
+    })
+    .await;
+    let lending = until("the node lends", || async {
+        ask().await.filter(|found| found["lendsNothing"].is_null())
+    })
+    .await;
+    assert_eq!(lending["batch"][0]["lent"], 34_400, "{lending:#}");
+    assert_eq!(lending["batch"][0]["terms"][0]["what"], "capacity");
+    assert!(lending["mid"].is_array(), "{lending:#}");
+    assert_eq!(get(metrics, "/debug/noderesource/n2").await.0, 404);
     manager.stop().await;
 }
 

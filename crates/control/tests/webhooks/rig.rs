@@ -16,12 +16,11 @@ use kube::{Api, Client};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+pub(crate) use testkit::wait::{LIMIT, until};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 
-/// How long anything may take. Reached only when something is broken.
-pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 pub(crate) const NAMESPACE: &str = "koordinator-system";
 
 /// What goes wrong between a manager and its API server.
@@ -207,22 +206,6 @@ impl Running {
     pub(crate) async fn end(self) -> Result<(), ManagerError> {
         tokio::time::timeout(LIMIT, self.task).await.expect("it ends").expect("it does not panic")
     }
-}
-
-/// Waits until something is so.
-pub(crate) async fn until<T, F>(what: &str, mut ask: impl FnMut() -> F) -> T
-where
-    F: Future<Output = Option<T>>,
-{
-    let waiting = async {
-        loop {
-            if let Some(found) = ask().await {
-                return found;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(LIMIT, waiting).await.unwrap_or_else(|_| panic!("never: {what}"))
 }
 
 pub(crate) async fn create<K>(api: &Api<K>, object: Value) -> Result<K, String>

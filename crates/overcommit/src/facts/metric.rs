@@ -6,7 +6,7 @@ use api::priority::PriorityClass;
 use jiff::Timestamp;
 use units::Quantity;
 
-use super::pod::key;
+use super::pod::{PodKey, Pods};
 use crate::{Amounts, Pair};
 
 /// What a node's agent measured.
@@ -31,7 +31,7 @@ pub struct NodeUsage {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct PodUsage {
-    pub key: Box<str>,
+    pub key: PodKey,
     /// `None` for a class nobody knows; such a pod is charged for.
     pub class: Option<PriorityClass>,
     pub usage: Amounts,
@@ -68,6 +68,21 @@ impl MetricFacts {
                 .map(Option::unwrap_or_default),
         }
     }
+
+    /// Takes over the keys of pods that are known, see [`PodKey`].
+    pub fn share_keys(&mut self, pods: &Pods) {
+        for report in &mut self.pods {
+            if let Some(pod) = pods.get(&report.key) {
+                report.key = pod.key.clone();
+            }
+        }
+    }
+
+    /// What the report says of a pod.
+    pub fn pod(&self, key: &PodKey) -> Option<&PodUsage> {
+        let place = self.pods.binary_search_by(|report| report.key.cmp(key));
+        place.ok().and_then(|at| self.pods.get(at))
+    }
 }
 
 fn amounts(map: Option<&ResourceMap>) -> Pair<Option<Quantity>> {
@@ -83,7 +98,7 @@ fn class(word: Option<&str>) -> Option<PriorityClass> {
 
 fn pod_usage(pod: &WirePod) -> PodUsage {
     PodUsage {
-        key: key(
+        key: PodKey::new(
             pod.namespace.as_deref().unwrap_or_default(),
             pod.name.as_deref().unwrap_or_default(),
         ),
@@ -147,7 +162,7 @@ mod tests {
                 "podUsage": {"resources": {"cpu": cpu}}})
         };
         let facts = read(json!({"podsMetric": [pod("b", "-1"), pod("a", "2"), pod("b", "3")]}));
-        let keys: Vec<&str> = facts.pods.iter().map(|pod| &*pod.key).collect();
+        let keys: Vec<&str> = facts.pods.iter().map(|pod| pod.key.as_str()).collect();
         assert_eq!(keys, ["d/a", "d/b"]);
         assert!(facts.pods.iter().all(|pod| pod.usage.cpu >= Quantity::ZERO));
         assert!(facts.pods.iter().all(|pod| pod.class.is_none()));

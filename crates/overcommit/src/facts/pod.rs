@@ -1,5 +1,8 @@
 //! A pod, as far as lending goes.
 
+use std::cmp::Ordering;
+use std::sync::Arc;
+
 use api::metadata::ResourceList;
 use api::priority::{self, PriorityClass};
 use api::protocol::pod::RESOURCE_STATUS;
@@ -13,8 +16,7 @@ use crate::Amounts;
 /// A pod that occupies its node: it is bound, and neither done nor failed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PodFacts {
-    /// Namespace and name, as in the node's report.
-    pub key: Box<str>,
+    pub key: PodKey,
     pub class: PriorityClass,
     /// Its CPUs are its own whether it uses them or not.
     pub is_exclusive: bool,
@@ -24,9 +26,41 @@ pub struct PodFacts {
 }
 
 /// Namespace and name as one word.
-pub fn key(namespace: &str, name: &str) -> Box<str> {
-    format!("{namespace}/{name}").into_boxed_str()
+///
+/// A pod and its line in the node's report share one text where they can: then they are equal
+/// without a look at it, which is most of what matching them would cost.
+#[derive(Debug, Clone)]
+pub struct PodKey(Arc<str>);
+
+impl PodKey {
+    pub fn new(namespace: &str, name: &str) -> Self {
+        Self(format!("{namespace}/{name}").into())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
 }
+
+impl Ord for PodKey {
+    fn cmp(&self, other: &Self) -> Ordering {
+        if Arc::ptr_eq(&self.0, &other.0) { Ordering::Equal } else { self.0.cmp(&other.0) }
+    }
+}
+
+impl PartialOrd for PodKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for PodKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for PodKey {}
 
 impl PodFacts {
     /// `None` for a pod that takes nothing of a node any more.
@@ -42,7 +76,10 @@ impl PodFacts {
         let requests = pod.spec.as_ref().map(pod_requests).unwrap_or_default();
         let (namespace, name) = (&pod.metadata.namespace, &pod.metadata.name);
         Some(Self {
-            key: key(namespace.as_deref().unwrap_or_default(), name.as_deref().unwrap_or_default()),
+            key: PodKey::new(
+                namespace.as_deref().unwrap_or_default(),
+                name.as_deref().unwrap_or_default(),
+            ),
             class,
             is_exclusive: qos::effective(pod) == QosClass::Lse,
             request: request(&requests, class, count_mid_requests),
@@ -99,7 +136,7 @@ impl Pods {
         }
     }
 
-    pub fn remove(&mut self, key: &str) -> bool {
+    pub fn remove(&mut self, key: &PodKey) -> bool {
         let found = self.place(key);
         if let Ok(at) = found {
             self.0.remove(at);
@@ -107,7 +144,7 @@ impl Pods {
         found.is_ok()
     }
 
-    pub fn get(&self, key: &str) -> Option<&PodFacts> {
+    pub fn get(&self, key: &PodKey) -> Option<&PodFacts> {
         self.place(key).ok().and_then(|at| self.0.get(at))
     }
 
@@ -123,8 +160,8 @@ impl Pods {
         self.0.is_empty()
     }
 
-    fn place(&self, key: &str) -> Result<usize, usize> {
-        self.0.binary_search_by(|pod| (*pod.key).cmp(key))
+    fn place(&self, key: &PodKey) -> Result<usize, usize> {
+        self.0.binary_search_by(|pod| pod.key.cmp(key))
     }
 }
 
@@ -193,9 +230,10 @@ mod tests {
             PodFacts::read(&pod, false).unwrap()
         };
         let mut pods: Pods = ["b", "a", "b"].map(facts).into_iter().collect();
-        let keys: Vec<&str> = pods.iter().map(|pod| &*pod.key).collect();
+        let keys: Vec<&str> = pods.iter().map(|pod| pod.key.as_str()).collect();
         assert_eq!(keys, ["n/a", "n/b"]);
-        assert!(pods.remove("n/a") && !pods.remove("n/a") && pods.get("n/b").is_some());
+        let [a, b] = ["a", "b"].map(|name| PodKey::new("n", name));
+        assert!(pods.remove(&a) && !pods.remove(&a) && pods.get(&b).is_some());
         assert_eq!((pods.len(), pods.is_empty()), (1, false));
     }
 }

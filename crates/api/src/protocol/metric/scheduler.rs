@@ -112,6 +112,13 @@ pub mod inherited {
         POD_ATTEMPTS: doubling(1.0, 5), "scheduler_pod_scheduling_attempts", [];
         /// Time until a pod was scheduled, in seconds.
         POD_DURATION: doubling(0.01, 20), "scheduler_pod_scheduling_duration_seconds", [attempts];
+        /// Time from a pod's first appearance until it was scheduled, in seconds.
+        POD_SLI_DURATION: doubling(0.01, 20), "scheduler_pod_scheduling_sli_duration_seconds",
+            [attempts];
+        /// Objects remembered, by type.
+        CACHE_SIZE: Gauge, "scheduler_cache_size", [type];
+        /// 1 where the lease is held.
+        LEADER: Gauge, "leader_election_master_status", [name];
         /// Time of an extension point, in seconds.
         EXTENSION_POINT_DURATION: doubling(0.0001, 12), "scheduler_framework_extension_point_duration_seconds",
             [extension_point, status, profile];
@@ -133,5 +140,16 @@ pub mod inherited {
         PROCESS_CPU: Counter, "process_cpu_seconds_total", [];
         /// Resident memory of the process.
         PROCESS_MEMORY: Gauge, "process_resident_memory_bytes", [];
+    }
+}
+
+pub mod own {
+    //! Metrics of ours.
+
+    use super::{Counter, Endpoint, metrics};
+
+    metrics! { Endpoint::Internal, "tidepool_scheduler_";
+        /// Bindings sent to the API server, by what came of them.
+        BINDINGS: Counter, "bindings_total", [result];
     }
 }

@@ -1,6 +1,6 @@
 //! The reference's flags, and the two of ours that its link takes besides.
 
-use super::super::go_flags::{Flag, Kind};
+use crate::go_flags::{Flag, Kind};
 
 const BOOLS: &[&str] = &[
     "enable-pprof",
@@ -148,6 +148,6 @@ pub(super) fn flags() -> Vec<Flag> {
     ];
     let flags = groups
         .into_iter()
-        .flat_map(|(kind, names)| names.iter().map(move |name| Flag { name, kind }));
+        .flat_map(|(kind, names)| names.iter().map(move |name| Flag::new(name, kind, "", "")));
     flags.collect()
 }

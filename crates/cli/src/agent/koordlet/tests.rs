@@ -7,8 +7,15 @@ fn on_node() -> Environment {
 }
 
 fn resolved(words: &str) -> anyhow::Result<(Plan, Vec<String>)> {
-    let given = go_flags::parse(words.split_whitespace().map(str::to_owned), &table::flags())?;
-    resolve(&given, on_node())
+    resolve(parse(words)?.given(), on_node())
+}
+
+fn parse(words: &str) -> anyhow::Result<Flags> {
+    let words = words.split_whitespace().map(str::to_owned);
+    match Flags::parse(LINK, &[&table::flags()], Unknown::Skipped, words)? {
+        Parsed::Run(flags) => Ok(flags),
+        Parsed::Help(text) => panic!("nobody asked for help: {text}"),
+    }
 }
 
 #[test]
@@ -70,13 +77,16 @@ fn values_out_of_their_range_stop_the_start() {
             "-collect-res-used-interval: 500ms is too short; use 1s or more",
         ),
         ("-kubelet-sync-interval=0s", "-kubelet-sync-interval: 0s must be above 0"),
-        ("-psi-collector-interval=-1s", "-psi-collector-interval: -1s must be above 0"),
+        (
+            "-psi-collector-interval=-1s",
+            "flag --psi-collector-interval: \"-1s\" is not zero or more",
+        ),
         ("-kubelet-read-only-port=70000", "-kubelet-read-only-port: 70000 is out of range"),
         ("-audit-verbose=-1", "-audit-verbose: -1 is out of range"),
         ("-kubelet-tls=maybe", "-kubelet-tls: \"maybe\" is not verified, unverified or read-only"),
         (
             "-kubelet-sync-timeout=3",
-            "-kubelet-sync-timeout: \"3\" is not a duration such as 10s or 1m30s",
+            "flag --kubelet-sync-timeout: \"3\" is not a duration such as 10s or 1m30s",
         ),
     ];
     for (words, want) in cases {
@@ -97,9 +107,8 @@ fn the_kubelet_is_asked_as_told() {
 #[test]
 fn the_mode_chooses_paths_and_flags_win() {
     let mounts = |mode: Option<&str>, words: &str| {
-        let given = go_flags::parse(words.split_whitespace().map(str::to_owned), &table::flags());
         let environment = Environment { mode: mode.map(str::to_owned), ..on_node() };
-        resolve(&given.unwrap(), environment).unwrap()
+        resolve(parse(words).unwrap().given(), environment).unwrap()
     };
     assert_eq!(mounts(Some("hostMode"), "").0.mounts, Mounts::host());
     assert_eq!(mounts(Some("dsMode"), "").0.mounts, Mounts::container());
@@ -111,8 +120,7 @@ fn the_mode_chooses_paths_and_flags_win() {
 
 #[test]
 fn a_nameless_node_is_refused() {
-    let given = Given::default();
-    let error = resolve(&given, Environment::default()).unwrap_err();
+    let error = resolve(Flags::default().given(), Environment::default()).unwrap_err();
     assert!(error.to_string().starts_with("NODE_NAME is not set"), "{error}");
 }
 

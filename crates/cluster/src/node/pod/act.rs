@@ -278,6 +278,7 @@ async fn prepare(
         sources.map_err(|error| format!("cannot read ConfigMaps and Secrets: {error}"))?;
     let prepared = spawn_blocking(move || {
         if is_first {
+            dir.make().map_err(|error| format!("cannot make the pod's directory: {error}"))?;
             context.make_group(&pod).map_err(|error| chain(&error))?;
         }
         let is_root = context.powers.is_root();

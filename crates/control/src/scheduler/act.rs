@@ -1,0 +1,361 @@
+//! Carrying out what was decided: the scheduler's writes.
+//!
+//! | decision | writes |
+//! |---|---|
+//! | place | at most one PATCH of the pod, PATCHes of its claims and volumes, one binding |
+//! | reject | at most one PATCH of the pod's status |
+//! | preempt | for each victim one PATCH of its status and one DELETE, bound to its uid |
+//!
+//! **A binding happens once.** The API server binds a pod only once and only under the uid that
+//! was asked for, so what must not happen is that we believe the wrong thing. An answer that does
+//! not say (an error of the server, a timeout, a connection that broke) leads to a look at the pod
+//! itself, repeated until there is an answer; as long as it is unknown, the pod keeps its room. A
+//! conflict is looked at in the same way: the pod was bound, is going, or is another one by now.
+
+use std::fmt;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{
+    Binding, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time as WireTime};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::Status;
+use kube::{Api, Client};
+use sched::plugin::Patch as PodPatch;
+use sched::scheduler::{BindFailure, PodClaim, PodRef, Victim, VolumeWork};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use crate::leader::Leadership;
+
+/// How often a write is tried that failed in passing.
+const TRIES: u32 = 5;
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LAST_PAUSE: Duration = Duration::from_secs(1);
+/// How often claims are looked at while volumes are made.
+const CLAIM_PAUSE: Duration = Duration::from_millis(500);
+const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+
+/// Writes for the leader.
+#[derive(Clone)]
+pub(super) struct Hands {
+    pub(super) client: Client,
+    pub(super) leadership: Leadership,
+    /// How long one request may take.
+    pub(super) patience: Duration,
+    /// How long volumes may take.
+    pub(super) volume_patience: Duration,
+    pub(super) stop: CancellationToken,
+}
+
+/// Why a request came to nothing.
+#[derive(Debug)]
+enum Failure {
+    /// The API server said no.
+    Refused(Box<Status>),
+    /// Nobody knows whether it was done.
+    Unclear(String),
+    /// Another replica leads, or we are stopping: nothing was sent.
+    Idle,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(status) => f.write_str(&status.message),
+            Self::Unclear(text) => f.write_str(text),
+            Self::Idle => f.write_str("this process no longer leads"),
+        }
+    }
+}
+
+impl Failure {
+    fn code(&self) -> Option<u16> {
+        match self {
+            Self::Refused(status) => Some(status.code),
+            Self::Unclear(_) | Self::Idle => None,
+        }
+    }
+
+    /// Worth trying again as it is.
+    fn is_passing(&self) -> bool {
+        match self {
+            Self::Refused(status) => matches!(status.code, 409 | 429),
+            Self::Unclear(_) => true,
+            Self::Idle => false,
+        }
+    }
+}
+
+/// What is known of a pod after a binding whose answer did not say.
+enum Sight {
+    BoundTo(String),
+    Free,
+    Gone,
+}
+
+impl Hands {
+    /// One request, if we lead, within its time.
+    async fn send<T>(&self, request: impl Future<Output = kube::Result<T>>) -> Result<T, Failure> {
+        if !self.leadership.is_held() {
+            return Err(Failure::Idle);
+        }
+        match timeout(self.patience, request).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(kube::Error::Api(status))) if status.code < 500 => Err(Failure::Refused(status)),
+            Ok(Err(error)) => Err(Failure::Unclear(error.to_string())),
+            Err(_) => Err(Failure::Unclear("the API server does not answer".to_owned())),
+        }
+    }
+
+    /// A merge patch, tried again when it failed in passing. Patching twice is harmless.
+    async fn patch<K: Clone + DeserializeOwned + fmt::Debug>(
+        &self,
+        api: &Api<K>,
+        name: &str,
+        patch: &Value,
+    ) -> Result<K, Failure> {
+        let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+        let mut pause = FIRST_PAUSE;
+        let mut tries = 1;
+        loop {
+            match self.send(api.patch(name, &params, &patch)).await {
+                Err(failure) if failure.is_passing() && tries < TRIES => {
+                    debug!(name, %failure, "patching again");
+                    tries += 1;
+                    self.rest(&mut pause).await;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// A pause that grows and that a stop ends.
+    async fn rest(&self, pause: &mut Duration) {
+        tokio::select! {
+            () = self.stop.cancelled() => {}
+            () = sleep(*pause) => {}
+        }
+        *pause = (*pause * 2).min(LAST_PAUSE);
+    }
+
+    fn pods(&self, namespace: &str) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    /// Writes what plugins want written, prepares volumes and binds.
+    pub(super) async fn place(
+        &self,
+        pod: &PodRef,
+        node: &str,
+        patch: &PodPatch,
+        volumes: &VolumeWork,
+    ) -> Result<(), BindFailure> {
+        if !patch.is_empty() {
+            self.annotate(pod, patch).await?;
+        }
+        if !volumes.is_empty() {
+            self.prepare(node, volumes).await?;
+        }
+        self.bind(pod, node).await
+    }
+
+    async fn annotate(&self, pod: &PodRef, patch: &PodPatch) -> Result<(), BindFailure> {
+        let mut metadata = json!({"uid": &*pod.uid});
+        if !patch.annotations.is_empty() {
+            metadata["annotations"] = json!(patch.annotations);
+        }
+        if !patch.labels.is_empty() {
+            metadata["labels"] = json!(patch.labels);
+        }
+        let pods = self.pods(&pod.namespace);
+        match self.patch(&pods, &pod.name, &json!({"metadata": metadata})).await {
+            Ok(found) if found.metadata.deletion_timestamp.is_some() => Err(BindFailure::Gone),
+            Ok(_) => Ok(()),
+            Err(failure) if matches!(failure.code(), Some(404 | 409)) => Err(BindFailure::Gone),
+            Err(failure) => Err(BindFailure::Error(failure.to_string())),
+        }
+    }
+
+    async fn bind(&self, pod: &PodRef, node: &str) -> Result<(), BindFailure> {
+        let binding = binding(pod, node);
+        let (pods, params) = (self.pods(&pod.namespace), PostParams::default());
+        let sent = pods.create_subresource::<_, Status>("binding", &pod.name, &params, &binding);
+        let failure = match self.send(sent).await {
+            Ok(_) => return Ok(()),
+            Err(failure) => failure,
+        };
+        match failure.code() {
+            Some(404) => return Err(BindFailure::Gone),
+            Some(409) | None if !matches!(failure, Failure::Idle) => {}
+            _ => return Err(BindFailure::Error(failure.to_string())),
+        }
+        match self.look(pod).await {
+            Some(Sight::BoundTo(other)) if other == node => Ok(()),
+            Some(Sight::BoundTo(_) | Sight::Gone) => Err(BindFailure::Gone),
+            Some(Sight::Free) | None => Err(BindFailure::Error(failure.to_string())),
+        }
+    }
+
+    /// Where the pod is now; asked until there is an answer. `None` when we stop asking.
+    async fn look(&self, pod: &PodRef) -> Option<Sight> {
+        let pods = self.pods(&pod.namespace);
+        let mut pause = FIRST_PAUSE;
+        while !self.stop.is_cancelled() {
+            match self.send(pods.get_opt(&pod.name)).await {
+                Ok(None) => return Some(Sight::Gone),
+                Ok(Some(found)) => return Some(sight(&found, pod)),
+                Err(Failure::Idle) => return None,
+                Err(failure) => {
+                    warn!(pod = %name(pod), %failure, "cannot tell whether the pod was bound");
+                }
+            }
+            self.rest(&mut pause).await;
+        }
+        None
+    }
+
+    /// Claims get their volumes, or the node for which one shall be made; then we wait for them.
+    async fn prepare(&self, node: &str, work: &VolumeWork) -> Result<(), BindFailure> {
+        let refuse = |failure: Failure| BindFailure::Error(failure.to_string());
+        let volumes: Api<PersistentVolume> = Api::all(self.client.clone());
+        for (volume, claim) in &work.bind {
+            let claim_ref = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+                "namespace": claim.namespace, "name": claim.name});
+            let patch = json!({"spec": {"claimRef": claim_ref}});
+            self.patch(&volumes, volume, &patch).await.map_err(refuse)?;
+        }
+        for claim in &work.provision {
+            let annotations = json!({SELECTED_NODE: node});
+            let patch = json!({"metadata": {"annotations": annotations}});
+            self.patch(&self.claims(claim), &claim.name, &patch).await.map_err(refuse)?;
+        }
+        let deadline = Instant::now() + self.volume_patience;
+        let bound = work.bind.iter().map(|(_, claim)| (claim, false));
+        for (claim, is_made) in bound.chain(work.provision.iter().map(|claim| (claim, true))) {
+            self.until_bound(claim, is_made.then_some(node), deadline).await?;
+        }
+        Ok(())
+    }
+
+    fn claims(&self, claim: &PodClaim) -> Api<PersistentVolumeClaim> {
+        Api::namespaced(self.client.clone(), &claim.namespace)
+    }
+
+    async fn until_bound(
+        &self,
+        claim: &PodClaim,
+        node: Option<&str>,
+        deadline: Instant,
+    ) -> Result<(), BindFailure> {
+        let rejected = |reason: String| BindFailure::Rejected { plugin: "VolumeBinding", reason };
+        loop {
+            let found = match self.send(self.claims(claim).get_opt(&claim.name)).await {
+                Ok(None) => return Err(rejected(format!("claim {} is gone", claim.name))),
+                Ok(Some(found)) => Some(found),
+                Err(Failure::Idle) => return Err(BindFailure::Error(Failure::Idle.to_string())),
+                Err(_) => None,
+            };
+            if let Some(found) = found {
+                if found.status.and_then(|status| status.phase).as_deref() == Some("Bound") {
+                    return Ok(());
+                }
+                let selected = found.metadata.annotations.unwrap_or_default();
+                let selected = selected.get(SELECTED_NODE).map(String::as_str);
+                if node.is_some() && selected != node {
+                    let reason =
+                        format!("no volume can be made for claim {} on that node", claim.name);
+                    return Err(rejected(reason));
+                }
+            }
+            if Instant::now() >= deadline || self.stop.is_cancelled() {
+                return Err(rejected(format!("claim {} was not bound in time", claim.name)));
+            }
+            self.rest(&mut CLAIM_PAUSE.clone()).await;
+        }
+    }
+
+    /// Writes a pod's condition and nomination. False when it did not arrive.
+    pub(super) async fn tell(&self, pod: &PodRef, status: &Value) -> bool {
+        let patch = Patch::Strategic(json!({"metadata": {"uid": &*pod.uid}, "status": status}));
+        let (pods, params) = (self.pods(&pod.namespace), PatchParams::default());
+        match self.send(pods.patch_status(&pod.name, &params, &patch)).await {
+            Ok(_) => true,
+            // Gone, or another pod of that name.
+            Err(failure) if matches!(failure.code(), Some(404 | 409)) => true,
+            Err(failure) => {
+                warn!(pod = %name(pod), %failure, "cannot write the status of a pod");
+                false
+            }
+        }
+    }
+
+    /// Tells a victim why, and deletes it. False when it could not be told.
+    pub(super) async fn evict(&self, victim: &Victim, profile: &str, now: Timestamp) -> bool {
+        let pod = &victim.pod;
+        let message = format!("{profile}: preempting to accommodate a higher priority pod");
+        let condition = json!({"type": "DisruptionTarget", "status": "True",
+            "reason": "PreemptionByScheduler", "message": message,
+            "lastTransitionTime": WireTime(now)});
+        self.tell(pod, &json!({"conditions": [condition]})).await;
+        let preconditions =
+            Preconditions { uid: Some(pod.uid.to_string()), resource_version: None };
+        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        let pods = self.pods(&pod.namespace);
+        let mut pause = FIRST_PAUSE;
+        for _ in 0..TRIES {
+            match self.send(pods.delete(&pod.name, &params)).await {
+                Ok(_) => return true,
+                // Gone already, or replaced by another of the same name.
+                Err(failure) if matches!(failure.code(), Some(404 | 409)) => return true,
+                Err(Failure::Unclear(error)) => {
+                    warn!(pod = %name(pod), %error, "cannot delete a victim; will try again");
+                    self.rest(&mut pause).await;
+                }
+                Err(failure) => {
+                    warn!(pod = %name(pod), %failure, "cannot delete a victim");
+                    return false;
+                }
+            }
+        }
+        false
+    }
+}
+
+fn sight(found: &Pod, asked: &PodRef) -> Sight {
+    let node = found.spec.as_ref().and_then(|spec| spec.node_name.clone());
+    if found.metadata.uid.as_deref() != Some(&*asked.uid) {
+        return Sight::Gone;
+    }
+    match node.filter(|node| !node.is_empty()) {
+        Some(node) => Sight::BoundTo(node),
+        None if found.metadata.deletion_timestamp.is_some() => Sight::Gone,
+        None => Sight::Free,
+    }
+}
+
+fn name(pod: &PodRef) -> String {
+    format!("{}/{}", pod.namespace, pod.name)
+}
+
+fn binding(pod: &PodRef, node: &str) -> Binding {
+    Binding {
+        metadata: ObjectMeta {
+            name: Some(pod.name.clone()),
+            namespace: Some(pod.namespace.clone()),
+            uid: Some(pod.uid.to_string()),
+            ..ObjectMeta::default()
+        },
+        target: ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Node".to_owned()),
+            name: Some(node.to_owned()),
+            ..ObjectReference::default()
+        },
+    }
+}

@@ -1,0 +1,400 @@
+//! One task owns the engine.
+//!
+//! ```text
+//!  watches ──changes──> ┌────────┐ ──attempt──> bind, tell, evict: tasks, bounded
+//!  questions ─────────> │ engine │ <──outcome──────────┘
+//!  time ──────────────> └────────┘
+//! ```
+//!
+//! Nothing is decided before the first lists of all kinds have been worked through, nor where the
+//! lease is not held. Outcomes come before news, and news before decisions: a decision is made on
+//! everything that has arrived. When as many pods are on their way to a node as may be at once,
+//! deciding waits.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use api::protocol::event::action;
+use api::protocol::event::{FAILED_SCHEDULING, PREEMPTED, SCHEDULED};
+use sched::Time;
+use sched::scheduler::{
+    Attempt, BindFailure, Change, Nominate, Outcome, Place, PodRef, Reject, Scheduler,
+};
+use serde_json::Value;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+
+use super::act::Hands;
+use super::debug::Question;
+use super::feed::{Item, KINDS};
+use super::instruments::Instruments;
+use super::monitor::Monitor;
+use super::notes::{Note, Notes};
+use super::pending::Pending;
+use crate::Clock;
+use crate::leader::Leadership;
+
+/// Decisions in one go, before news are looked at again.
+const DECISIONS: usize = 64;
+/// The longest time for them.
+const SPELL: Duration = Duration::from_millis(5);
+/// News in one go.
+const NEWS: usize = 1_024;
+/// Status writes at once.
+const TELLS: usize = 32;
+/// How long work under way may take once we are told to stop.
+const GRACE: Duration = Duration::from_secs(5);
+const SCHEDULING: &str = "Scheduling";
+const PREEMPTING: &str = "Preempting";
+
+/// What was carried out.
+#[derive(Debug)]
+enum Done {
+    Bound { attempt: Box<Attempt>, result: Result<(), BindFailure> },
+    Told { uid: Arc<str>, arrived: bool },
+    Preempted { uid: Arc<str> },
+}
+
+/// What a driver is made of.
+pub(super) struct Parts {
+    pub(super) engine: Scheduler,
+    pub(super) hands: Hands,
+    pub(super) notes: Notes,
+    pub(super) instruments: Instruments,
+    pub(super) clock: Clock,
+    pub(super) leadership: Leadership,
+    pub(super) monitor: Monitor,
+    /// Pods on their way at once.
+    pub(super) bindings: usize,
+    pub(super) is_synced: watch::Sender<bool>,
+}
+
+pub(super) struct Driver {
+    parts: Parts,
+    pending: Pending,
+    work: JoinSet<Done>,
+    /// Kinds whose first list has been worked through.
+    listed: usize,
+    /// Pods on their way.
+    binding: usize,
+    telling: HashSet<Arc<str>>,
+    /// What to tell pods that are being told something else, or wait for their turn.
+    untold: HashMap<Arc<str>, (PodRef, Value)>,
+    /// The engine had nothing to decide when it was last asked.
+    is_idle: bool,
+}
+
+impl Driver {
+    pub(super) fn new(parts: Parts) -> Self {
+        Self {
+            parts,
+            pending: Pending::default(),
+            work: JoinSet::new(),
+            listed: 0,
+            binding: 0,
+            telling: HashSet::new(),
+            untold: HashMap::new(),
+            is_idle: true,
+        }
+    }
+
+    fn now(&self) -> Time {
+        Time(i64::try_from(self.parts.clock.now().as_nanosecond()).unwrap_or(i64::MAX))
+    }
+
+    /// Runs until told to stop, then finishes what is under way.
+    pub(super) async fn run(
+        mut self,
+        mut items: mpsc::Receiver<Item>,
+        mut questions: mpsc::Receiver<Question>,
+        stop: CancellationToken,
+    ) {
+        loop {
+            if self.listed >= KINDS && self.parts.leadership.is_held() {
+                self.decide();
+            }
+            let rest = self.rest();
+            let mut leadership = self.parts.leadership.clone();
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                Some(done) = self.work.join_next() => {
+                    if let Ok(done) = done {
+                        self.finish(done);
+                    }
+                }
+                Some(question) = questions.recv() => question.answer(&self.parts.engine),
+                Some(item) = items.recv() => self.hear(item, &mut items),
+                () = leadership.until_held(), if !self.parts.leadership.is_held() => {}
+                () = tokio::time::sleep(rest) => self.wake(),
+            }
+        }
+        let finishing = async {
+            while let Some(done) = self.work.join_next().await {
+                if let Ok(done) = done {
+                    self.finish(done);
+                }
+            }
+        };
+        if timeout(GRACE, finishing).await.is_err() {
+            warn!("work under way takes too long and is left behind");
+        }
+    }
+
+    /// How long nothing is due.
+    fn rest(&self) -> Duration {
+        const LONGEST: Duration = Duration::from_secs(1);
+        if !self.is_idle && self.binding < self.parts.bindings {
+            return Duration::ZERO;
+        }
+        let now = self.now();
+        self.parts.engine.wake_at(now).map_or(LONGEST, |at| at.since(now).min(LONGEST))
+    }
+
+    fn wake(&mut self) {
+        let now = self.now();
+        if self.parts.engine.wake_at(now).is_some_and(|at| at <= now) {
+            self.parts.engine.tick(now);
+            self.is_idle = false;
+        }
+        for profile in self.parts.monitor.look(now) {
+            self.parts.instruments.timeouts.with_label_values(&[profile.as_str()]).inc();
+        }
+        self.measure();
+    }
+
+    fn measure(&self) {
+        let snapshot = self.parts.engine.snapshot();
+        let nodes = usize::try_from(snapshot.live()).unwrap_or(usize::MAX);
+        self.parts.instruments.sizes(
+            &[("waiting", self.pending.len())],
+            &[("pods", snapshot.pods.len()), ("nodes", nodes), ("assumed_pods", self.binding)],
+        );
+        let running = i64::try_from(self.work.len()).unwrap_or(i64::MAX);
+        self.parts.instruments.tasks.with_label_values(&["binding"]).set(running);
+    }
+
+    /// One piece of news, and those that have arrived behind it.
+    fn hear(&mut self, first: Item, items: &mut mpsc::Receiver<Item>) {
+        let now = self.now();
+        let mut next = Some(first);
+        let mut count = 0;
+        while let Some(item) = next {
+            match item {
+                Item::Change(change) => self.apply(change, now),
+                Item::Listed => {
+                    self.listed += 1;
+                    if self.listed == KINDS {
+                        info!("everything that exists is known");
+                        self.parts.is_synced.send_replace(true);
+                    }
+                }
+            }
+            count += 1;
+            next = if count < NEWS { items.try_recv().ok() } else { None };
+        }
+        self.is_idle = false;
+    }
+
+    fn apply(&mut self, change: Change, now: Time) {
+        if let Change::Pod(update) = &change
+            && let Some((profile, plugins)) = self.pending.see(update, now)
+        {
+            self.parts.instruments.held_back(plugins, &profile, -1);
+        }
+        self.parts.engine.apply(change, now);
+    }
+
+    /// Decides for a while.
+    fn decide(&mut self) {
+        let begin = Instant::now();
+        for _ in 0..DECISIONS {
+            if self.binding >= self.parts.bindings || begin.elapsed() > SPELL {
+                return;
+            }
+            let (now, start) = (self.now(), Instant::now());
+            let Some(attempt) = self.parts.engine.next(now) else {
+                self.is_idle = true;
+                return;
+            };
+            self.parts.instruments.attempted(&attempt, start.elapsed());
+            self.carry_out(attempt, now);
+        }
+    }
+
+    fn carry_out(&mut self, attempt: Attempt, now: Time) {
+        match &attempt.outcome {
+            Outcome::Skip { reason } => debug!(pod = attempt.pod.name, reason, "skipped a pod"),
+            Outcome::Place(_) => self.place(attempt, now),
+            Outcome::Reject(_) => self.reject(attempt),
+        }
+    }
+
+    fn place(&mut self, attempt: Attempt, now: Time) {
+        self.parts.monitor.begin(&attempt, now);
+        self.binding += 1;
+        let hands = self.parts.hands.clone();
+        self.work.spawn(async move {
+            let result = match &attempt.outcome {
+                Outcome::Place(place) => {
+                    let Place { node, patch, volumes, .. } = &**place;
+                    hands.place(&attempt.pod, node, patch, volumes).await
+                }
+                Outcome::Reject(_) | Outcome::Skip { .. } => Ok(()),
+            };
+            Done::Bound { attempt: Box::new(attempt), result }
+        });
+    }
+
+    fn reject(&mut self, attempt: Attempt) {
+        let Attempt { pod, scheduler_name, outcome, .. } = attempt;
+        let Outcome::Reject(reject) = outcome else { return };
+        let Reject { why, nominate, victims, unnominated } = *reject;
+        let before = self.pending.hold(&pod.uid, &scheduler_name, &why.plugins);
+        if let Some((profile, plugins)) = before {
+            self.parts.instruments.held_back(plugins, &profile, -1);
+        }
+        self.parts.instruments.held_back(why.plugins.iter().copied(), &scheduler_name, 1);
+        self.complain(&pod, &scheduler_name, "Unschedulable", &why.message(), &nominate);
+        for other in unnominated {
+            if let Some(status) = self.pending.unnominate(&other.uid) {
+                self.tell(other, status);
+            }
+        }
+        if victims.is_empty() {
+            return;
+        }
+        let node = match nominate {
+            Nominate::Set(node) => node,
+            Nominate::Leave | Nominate::Clear => String::new(),
+        };
+        let (hands, notes, clock) =
+            (self.parts.hands.clone(), self.parts.notes.clone(), self.parts.clock.clone());
+        self.work.spawn(async move {
+            for victim in victims.iter().filter(|victim| !victim.is_terminating) {
+                if hands.evict(victim, &scheduler_name, clock.now()).await {
+                    info!(pod = victim.pod.name, node, preemptor = pod.name, "preempted a pod");
+                    notes.send(Note {
+                        about: victim.pod.clone(),
+                        source: scheduler_name.clone(),
+                        is_warning: false,
+                        reason: PREEMPTED,
+                        action: PREEMPTING,
+                        text: format!("Preempted by pod {} on node {node}", pod.uid),
+                    });
+                }
+            }
+            Done::Preempted { uid: pod.uid }
+        });
+    }
+
+    /// Says in status and event why a pod waits.
+    fn complain(
+        &mut self,
+        pod: &PodRef,
+        profile: &str,
+        reason: &str,
+        message: &str,
+        nominate: &Nominate,
+    ) {
+        self.parts.notes.send(Note {
+            about: pod.clone(),
+            source: profile.to_owned(),
+            is_warning: true,
+            reason: FAILED_SCHEDULING,
+            action: SCHEDULING,
+            text: message.to_owned(),
+        });
+        let now = self.parts.clock.now();
+        if let Some(status) = self.pending.news(&pod.uid, reason, message, nominate, now) {
+            self.tell(pod.clone(), status);
+        }
+    }
+
+    /// Writes a status, or keeps it until the one before is written.
+    fn tell(&mut self, pod: PodRef, status: Value) {
+        if self.telling.len() >= TELLS || self.telling.contains(&pod.uid) {
+            let (_, kept) = self.untold.entry(pod.uid.clone()).or_insert((pod, Value::Null));
+            match (kept, status) {
+                (Value::Object(kept), Value::Object(more)) => kept.extend(more),
+                (kept, status) => *kept = status,
+            }
+            return;
+        }
+        self.telling.insert(pod.uid.clone());
+        let hands = self.parts.hands.clone();
+        self.work.spawn(async move {
+            let arrived = hands.tell(&pod, &status).await;
+            Done::Told { uid: pod.uid, arrived }
+        });
+    }
+
+    fn finish(&mut self, done: Done) {
+        let now = self.now();
+        self.is_idle = false;
+        match done {
+            Done::Told { uid, arrived } => {
+                self.telling.remove(&uid);
+                if !arrived {
+                    self.pending.forget(&uid);
+                }
+                let next = match self.untold.contains_key(&uid) {
+                    true => Some(uid),
+                    false => self.untold.keys().find(|uid| !self.telling.contains(*uid)).cloned(),
+                };
+                if let Some((pod, status)) = next.and_then(|uid| self.untold.remove(&uid)) {
+                    self.tell(pod, status);
+                }
+            }
+            Done::Preempted { uid } => self.parts.engine.preempted(&uid, now),
+            Done::Bound { attempt, result } => self.settle(*attempt, result, now),
+        }
+    }
+
+    fn settle(&mut self, attempt: Attempt, result: Result<(), BindFailure>, now: Time) {
+        self.binding = self.binding.saturating_sub(1);
+        let Attempt { pod, scheduler_name, attempts, outcome } = attempt;
+        self.parts.monitor.end(&pod.uid, now);
+        let Outcome::Place(place) = outcome else { return };
+        let word = match &result {
+            Ok(()) => "bound",
+            Err(BindFailure::Error(_)) => "error",
+            Err(BindFailure::Rejected { .. }) => "rejected",
+            Err(BindFailure::Gone) => "gone",
+        };
+        self.parts.instruments.bindings.with_label_values(&[word]).inc();
+        let name = format!("{}/{}", pod.namespace, pod.name);
+        match result {
+            Ok(()) => {
+                let waited = self.pending.waited(&pod.uid, now).unwrap_or_default();
+                self.parts.instruments.placed(attempts, waited);
+                self.parts.engine.bound(&pod.uid, now);
+                debug!(pod = name, node = place.node, "bound a pod");
+                self.parts.notes.send(Note {
+                    text: format!("Successfully assigned {name} to {}", place.node),
+                    about: pod,
+                    source: scheduler_name,
+                    is_warning: false,
+                    reason: SCHEDULED,
+                    action: action::BINDING,
+                });
+            }
+            Err(failure) => {
+                warn!(pod = name, node = place.node, ?failure, "cannot bind a pod");
+                let reason = match &failure {
+                    BindFailure::Error(text) => Some(("SchedulerError", text.clone())),
+                    BindFailure::Rejected { reason, .. } => Some(("Unschedulable", reason.clone())),
+                    BindFailure::Gone => None,
+                };
+                self.parts.engine.bind_failed(&pod.uid, failure, now);
+                if let Some((reason, text)) = reason {
+                    self.complain(&pod, &scheduler_name, reason, &text, &Nominate::Clear);
+                }
+            }
+        }
+    }
+}
