@@ -259,10 +259,10 @@ impl Arbiter {
     ) -> Option<Case> {
         // What nobody wants any more is looked at once, so that the ledger can let go of it.
         let is_orphan = claims.is_empty() && self.ledger.entry(place).is_some();
-        let trust = match () {
-            () if is_orphan => Duration::ZERO,
-            () if self.watched.contains(place) => SCAN,
-            () => TRUST,
+        let trust = match is_orphan {
+            true => Duration::ZERO,
+            false if self.watched.contains(place) => SCAN,
+            false => TRUST,
         };
         if !self.known.entry(place.clone()).or_default().is_due(claims, now, trust) {
             return None;
@@ -421,7 +421,11 @@ impl Arbiter {
                 Ok(Reading::Value(())) => {}
                 Ok(Reading::Unsupported) => return Err(Outcome::Unsupported),
                 Ok(Reading::Gone) => return Err(refused("the group is gone".to_owned())),
-                Err(error) => return Err(refused(chain(&error))),
+                Err(error) => match place.instead(&self.tree, value) {
+                    Some(words) if self.tree.set_text(&place.group, place.knob, &words).is_ok() => {
+                    }
+                    _ => return Err(refused(chain(&error))),
+                },
             }
         }
         match self.tree.get_text(&place.group, place.knob) {

@@ -131,9 +131,9 @@ fn standing(pod: &NodePod, moment: Moment) -> Present {
     let due = departure.notice.as_ref().map(|notice| notice.due.as_ref().map(|time| time.0));
     Present {
         owner: departure.owner.clone(),
-        deleted_by: departure.deleted_by.map(|by| moment.from_wall(by).saturating_add(OVERDUE)),
+        deleted_by: departure.deleted_by.map(|by| moment.own_time(by).saturating_add(OVERDUE)),
         // A notice without an hour is due.
-        noticed_for: due.map(|due| due.map_or(moment.now, |due| moment.from_wall(due))),
+        noticed_for: due.map(|due| due.map_or(moment.now, |due| moment.own_time(due))),
     }
 }
 

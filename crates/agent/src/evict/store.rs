@@ -45,7 +45,7 @@ impl Moment {
     }
 
     /// The agent's clock may not reach back so far; then its start stands for it.
-    pub(super) fn from_wall(self, at: Timestamp) -> Duration {
+    pub(super) fn own_time(self, at: Timestamp) -> Duration {
         let apart = Duration::try_from(at.duration_since(self.wall).abs()).unwrap_or_default();
         if at >= self.wall {
             self.now.saturating_add(apart)
@@ -100,13 +100,13 @@ impl Store {
         let latest = moment.to_wall(moment.now + rest);
         let owners = file.owners.into_iter().map(|(owner, at)| {
             let at = at.min(moment.wall);
-            (owner, moment.from_wall(at))
+            (owner, moment.own_time(at))
         });
         let asked = file.asked.into_iter().map(|entry| Asked {
             id: entry.uid,
             owner: entry.owner,
             resource: if entry.is_memory { Resource::Memory } else { Resource::Cpu },
-            until: moment.from_wall(entry.until.min(latest)),
+            until: moment.own_time(entry.until.min(latest)),
         });
         Ok(Memory { owners: owners.collect(), asked: asked.collect() })
     }
