@@ -122,11 +122,16 @@ pub(crate) async fn rig() -> Rig {
                 Some(Fault::Silent) => return std::future::pending().await,
                 Some(Fault::DoneBroken | Fault::DoneSilent) | None => {}
             }
-            let answer = inner.oneshot(request).await;
-            if is_binding && answer.as_ref().is_ok_and(|answer| answer.status().is_success()) {
-                let pod = path.split('/').nth_back(1).unwrap_or_default().to_owned();
-                wire.bindings.lock().entry(pod).or_default().push(path);
-            }
+            // What is sent is done, even if whoever sent it does not wait for the answer.
+            let doing = tokio::spawn(async move {
+                let answer = inner.oneshot(request).await;
+                if is_binding && answer.as_ref().is_ok_and(|answer| answer.status().is_success()) {
+                    let pod = path.split('/').nth_back(1).unwrap_or_default().to_owned();
+                    wire.bindings.lock().entry(pod).or_default().push(path);
+                }
+                answer
+            });
+            let answer = doing.await.expect("the server does not panic");
             match fault {
                 Some(Fault::DoneBroken) => Ok(failure(StatusCode::BAD_GATEWAY)),
                 Some(Fault::DoneSilent) => std::future::pending().await,
