@@ -151,7 +151,7 @@ impl Cycle<'_> {
             feasible: u32::try_from(pass.feasible()).ok(),
             second,
             was_nominated: false,
-            parts: standing.parts(self.snapshot, node),
+            parts: standing.parts_in(self.snapshot, pass, node),
         })
     }
 

@@ -7,5 +7,6 @@ mod kubectl;
 mod pods;
 mod restart;
 mod rig;
+mod scheduling;
 mod state;
 mod unprivileged;

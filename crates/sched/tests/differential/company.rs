@@ -79,6 +79,12 @@ fn terms(pod: &Pod) -> Terms<'_> {
     }
 }
 
+/// Most pods say nothing about others.
+fn is_silent(pod: &Pod) -> bool {
+    let affinity = pod.spec.as_ref().and_then(|spec| spec.affinity.as_ref());
+    affinity.is_none_or(|one| one.pod_affinity.is_none() && one.pod_anti_affinity.is_none())
+}
+
 fn means(term: &PodAffinityTerm, pod: &Pod) -> bool {
     selects(term.label_selector.as_ref(), pod)
 }
@@ -126,10 +132,11 @@ pub(crate) fn filter(pod: &Pod, node: &Node, cluster: &Cluster<'_>) -> Status {
         return rejects("node(s) didn't match pod anti-affinity rules");
     }
     let is_hostile = |other: &Pod, there: &Node| {
-        terms(other).apart.iter().any(|term| {
-            let here = value(node, &term.topology_key);
-            means(term, pod) && here.is_some() && here == value(there, &term.topology_key)
-        })
+        !is_silent(other)
+            && terms(other).apart.iter().any(|term| {
+                let here = value(node, &term.topology_key);
+                means(term, pod) && here.is_some() && here == value(there, &term.topology_key)
+            })
     };
     if cluster.values().any(|(there, pods)| pods.iter().any(|other| is_hostile(other, there))) {
         return rejects("node(s) didn't satisfy existing pods anti-affinity rules");
@@ -190,11 +197,12 @@ fn spread_scores(pod: &Pod, feasible: &[&Node], cluster: &Cluster<'_>) -> Vec<i6
 
 fn worth(pod: &Pod, node: &Node, cluster: &Cluster<'_>) -> i64 {
     let own = terms(pod);
+    let has_wishes = !own.liked.is_empty() || !own.disliked.is_empty();
     let mut sum = 0;
     for (there, pods) in cluster.values() {
         let shares =
             |key: &str| value(node, key).is_some() && value(node, key) == value(there, key);
-        for other in pods {
+        for other in pods.iter().filter(|other| has_wishes || !is_silent(other)) {
             let theirs = terms(other);
             let mut add = |term: &PodAffinityTerm, of: &Pod, weight: i64| {
                 if means(term, of) && shares(&term.topology_key) {

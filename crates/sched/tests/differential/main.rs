@@ -1,5 +1,12 @@
 //! The incremental engine equals brute force, pod by pod, whatever happens in between.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    reason = "small random numbers"
+)]
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
 mod brute;
 mod company;
 mod random;
