@@ -283,19 +283,7 @@ impl Scheduler {
             electing.spawn(election::run(client, settings, held, candidacy.clone()));
         }
 
-        let end = tokio::select! {
-            () = shutdown.cancelled() => Ok(()),
-            Some(end) = electing.join_next() => Err(match end {
-                Ok(End::Lost) => SchedulerError::LostLease,
-                _ => SchedulerError::Ended("the election"),
-            }),
-            Some(_) = driving.join_next() => Err(SchedulerError::Ended("the engine")),
-            Some(_) = helpers.join_next() => Err(SchedulerError::Ended("a watch or a server")),
-        };
-        match &end {
-            Ok(()) => info!("stopping"),
-            Err(error) => error!(%error, "stopping"),
-        }
+        let end = until_end(&shutdown, &mut electing, &mut driving, &mut helpers).await;
         deciding.cancel();
         while driving.join_next().await.is_some() {}
         writing.cancel();
@@ -306,6 +294,29 @@ impl Scheduler {
         while helpers.join_next().await.is_some() {}
         end
     }
+}
+
+/// Waits for the stop, or for a part that ends by itself.
+async fn until_end(
+    shutdown: &CancellationToken,
+    electing: &mut JoinSet<End>,
+    driving: &mut JoinSet<()>,
+    helpers: &mut JoinSet<()>,
+) -> Result<(), SchedulerError> {
+    let end = tokio::select! {
+        () = shutdown.cancelled() => Ok(()),
+        Some(end) = electing.join_next() => Err(match end {
+            Ok(End::Lost) => SchedulerError::LostLease,
+            _ => SchedulerError::Ended("the election"),
+        }),
+        Some(_) = driving.join_next() => Err(SchedulerError::Ended("the engine")),
+        Some(_) = helpers.join_next() => Err(SchedulerError::Ended("a watch or a server")),
+    };
+    match &end {
+        Ok(()) => info!("stopping"),
+        Err(error) => error!(%error, "stopping"),
+    }
+    end
 }
 
 fn hands(

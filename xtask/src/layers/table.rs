@@ -51,14 +51,14 @@ pub(crate) const TABLE: &[Row] = &[
     row("desched", These(&["api", "sched"]), Engine, 7_000),
     row("runtime", These(&["api"]), Shell, 6_000),
     // The API server is there for the tests of these two alone, as for `cluster`.
-    row("agent", These(&["host", "qos", "stats", "runtime", "api", "apiserver"]), Shell, 14_000),
+    row("agent", These(&["host", "qos", "stats", "runtime", "api", "apiserver"]), Shell, 18_000),
     row("control", These(&["sched", "desched", "overcommit", "api", "apiserver"]), Shell, 12_000),
     row("apiserver", These(&["api"]), Shell, 28_000),
     // The API server is there for its tests alone: a client must not reach into it.
     row("cluster", These(&["api", "host", "apiserver"]), Shell, 20_000),
     row("sim", These(&["qos", "overcommit", "sched", "desched", "api", "apiserver"]), Shell, 8_000),
     row("dashboard", These(&["api", "stats"]), Shell, 3_000),
-    row("tidepool", Everything, Shell, 8_000),
+    row("tidepool", Everything, Shell, 10_000),
     row("guest-init", These(&[]), Shell, 400),
     row("testkit", These(&["host", "api", "apiserver"]), Shell, 4_000),
     // It records hosts.

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+mod acting;
+mod evict;
 mod hollow;
 mod kubectl;
 mod pods;
