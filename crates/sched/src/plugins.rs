@@ -32,6 +32,7 @@ mod volumes;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+pub(crate) use inter_pod::concerns;
 pub(crate) use marker::DEFAULT_PREEMPTION;
 
 use crate::plugin::Plugin;

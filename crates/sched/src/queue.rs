@@ -275,6 +275,9 @@ impl<S: Clone> Queue<S> {
 
     /// Something happened: moves the pods it may help. Returns how many moved.
     pub fn fire(&mut self, event: Event<S>, policy: &impl Policy<Subject = S>, now: Time) -> usize {
+        if self.parked.len() == 0 && self.flight.len() == 0 {
+            return 0;
+        }
         let interested = self.interests.covering(event.resource, event.actions);
         if interested.is_empty() {
             return 0;

@@ -19,112 +19,14 @@ use api::metadata::pod::NumaTopologyPolicy;
 use units::{CpuSet, Rounding};
 
 use super::demand::Demand;
-use super::hint::{self, Hint, Mask, Misfit, Offer, Question};
+use super::hint::{self, Hint, Mask, Offer, Question};
+use super::refusal::Refusal;
+use super::scoring::Rules;
 use super::share::{Part, share};
 use super::state::{Allocation, Amount, Ratios, State};
 use super::take::{Ask, Bind, Fill, Shortage, take};
 use super::topology::Topology;
 use crate::model::{Requests, ResourceId};
-
-/// Why a node does not suit a pod.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refusal {
-    InvalidTopology,
-    InvalidRatio,
-    Fractional,
-    BindConflict,
-    NotWholeCores,
-    PolicyMismatch,
-    NoNumaResources,
-    AmplifiedCpu,
-    Cpus(Shortage),
-    Insufficient(ResourceId),
-    Misfit(Misfit),
-}
-
-impl Refusal {
-    /// Pods leaving the node would not help.
-    pub fn is_final(&self) -> bool {
-        match self {
-            Self::InvalidTopology
-            | Self::InvalidRatio
-            | Self::Fractional
-            | Self::BindConflict
-            | Self::NotWholeCores
-            | Self::PolicyMismatch
-            | Self::NoNumaResources => true,
-            Self::AmplifiedCpu | Self::Cpus(_) | Self::Insufficient(_) | Self::Misfit(_) => false,
-        }
-    }
-
-    /// As people read it, with `name` giving the names of resources.
-    pub fn text<'a>(&self, name: impl Fn(ResourceId) -> &'a str) -> String {
-        let text = match self {
-            Self::InvalidTopology => "node(s) invalid CPU Topology",
-            Self::InvalidRatio => "node(s) invalid CPU amplification ratio",
-            Self::Fractional => "the requested CPUs must be integer",
-            Self::BindConflict => {
-                "node(s) cpu bind policy conflicts with pod's required cpu bind policy"
-            }
-            Self::NotWholeCores => "node(s) requested cpus not multiple cpus per core",
-            Self::PolicyMismatch => "node(s) NUMA Topology policy not match",
-            Self::NoNumaResources => "node(s) missing NUMA resources",
-            Self::AmplifiedCpu => "Insufficient amplified cpu",
-            Self::Cpus(shortage) => return shortage.to_string(),
-            Self::Insufficient(resource) => {
-                return format!("Insufficient NUMA {}", name(*resource));
-            }
-            Self::Misfit(misfit) => return misfit.text(name),
-        };
-        text.to_owned()
-    }
-}
-
-/// Which resources a score looks at, and which end of a node it likes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Scoring {
-    pub strategy: Fill,
-    pub weights: Vec<(ResourceId, i64)>,
-}
-
-impl Default for Scoring {
-    fn default() -> Self {
-        let weights = vec![(ResourceId::CPU, 1), (ResourceId::MEMORY, 1)];
-        Self { strategy: Fill::Least, weights }
-    }
-}
-
-impl Scoring {
-    /// From 0 to 100. `room` gives capacity and what would be used with the pod; a resource the
-    /// place does not have is left out.
-    pub fn score(&self, room: impl Fn(ResourceId) -> (i64, i64)) -> i64 {
-        let (mut sum, mut weights) = (0_i64, 0_i64);
-        for (resource, weight) in &self.weights {
-            let (capacity, used) = room(*resource);
-            if capacity <= 0 {
-                continue;
-            }
-            let counted = match self.strategy {
-                Fill::Least if used > capacity => 0,
-                Fill::Least => capacity - used,
-                Fill::Most => used.min(capacity),
-            };
-            let score = counted.saturating_mul(100) / capacity;
-            sum = sum.saturating_add(score.saturating_mul(*weight));
-            weights = weights.saturating_add(*weight);
-        }
-        if weights == 0 { 0 } else { sum / weights }
-    }
-}
-
-/// How the configuration wants scores.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Rules {
-    /// Over whole nodes.
-    pub node: Scoring,
-    /// Over NUMA nodes; also says which of them is filled first.
-    pub numa: Scoring,
-}
 
 /// What a node has and has given, all pods together.
 pub trait Totals {

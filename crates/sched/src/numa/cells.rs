@@ -13,8 +13,9 @@ use api::metadata::pod::CpuExclusivePolicy;
 use api::protocol::pod::{RESOURCE_SPEC, RESOURCE_STATUS};
 use k8s_openapi::api::core::v1 as wire;
 
-use super::allocate::{Refusal, Rules};
 use super::demand::Demand;
+use super::refusal::Refusal;
+use super::scoring::Rules;
 use super::state::{Allocation, Machine, Settings, State};
 use super::take::Exclusive;
 use super::wire::Texts;

@@ -152,6 +152,17 @@ impl InterPodAffinity {
     }
 }
 
+/// Has a class appeared after `version` of the company that says something about this one?
+pub(crate) fn concerns(snapshot: &Snapshot, class: &Class, version: u64) -> bool {
+    snapshot.extras.company.arrived_after(version).any(|other| {
+        let PodAffinity { required, preferred, anti_required, anti_preferred } =
+            &other.pod_affinity;
+        let weighed = preferred.iter().chain(anti_preferred).map(|one| &one.term);
+        let mut terms = required.iter().chain(anti_required).chain(weighed);
+        terms.any(|term| admits(term, class, snapshot))
+    })
+}
+
 fn any_admits(terms: &[PodTerm], class: &Class, snapshot: &Snapshot) -> bool {
     terms.iter().any(|term| admits(term, class, snapshot))
 }

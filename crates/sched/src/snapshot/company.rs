@@ -37,14 +37,22 @@ pub struct Company {
     /// Classes that say something about other pods, also when none of theirs is left: forgetting
     /// one costs everybody a second look, so that is done in bulk.
     vocal: BTreeMap<ClassId, Arc<Class>>,
+    /// The same in order of appearance, each with the version it brought.
+    arrivals: Vec<(u64, Arc<Class>)>,
     forget_at: usize,
     version: u64,
 }
 
 impl Company {
-    /// Moves on when classes with affinity terms appear or are forgotten.
+    /// Moves on when a class with affinity terms appears.
     pub fn version(&self) -> u64 {
         self.version
+    }
+
+    /// Classes with affinity terms that appeared after `version`.
+    pub fn arrived_after(&self, version: u64) -> impl Iterator<Item = &Arc<Class>> {
+        let first = self.arrivals.partition_point(|(arrival, _)| *arrival <= version);
+        self.arrivals.get(first..).unwrap_or_default().iter().map(|(_, class)| class)
     }
 
     /// All classes of the namespaces that pass, in no order that means anything.
@@ -72,8 +80,9 @@ impl Company {
         count.terminating += u32::from(is_terminating);
         if !class.pod_affinity.is_empty() && !self.vocal.contains_key(&class.id) {
             self.forget();
-            self.vocal.insert(class.id, Arc::clone(class));
             self.version += 1;
+            self.vocal.insert(class.id, Arc::clone(class));
+            self.arrivals.push((self.version, Arc::clone(class)));
         }
     }
 
@@ -104,6 +113,8 @@ impl Company {
         self.vocal.retain(|id, class| {
             namespaces.get(&class.namespace).is_some_and(|classes| classes.contains_key(id))
         });
+        let vocal = &self.vocal;
+        self.arrivals.retain(|(_, class)| vocal.contains_key(&class.id));
         self.forget_at = self.vocal.len() * 2;
     }
 

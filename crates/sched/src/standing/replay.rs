@@ -2,7 +2,8 @@
 
 use super::{Cell, EXCLUDED, Judgement, Raws, Standing, proportion};
 use crate::framework::Framework;
-use crate::plugin::{Follow, Normalise, Reads};
+use crate::plugin::{Epoch, Follow, Normalise, Reads};
+use crate::plugins::concerns;
 use crate::snapshot::{Change, NodeIx, Snapshot, What};
 use crate::verdict::Verdict;
 
@@ -25,9 +26,13 @@ impl Standing {
     }
 
     fn catch_up(&mut self, snapshot: &Snapshot) -> bool {
-        let is_current = |(epoch, number): &(_, u64)| snapshot.epoch(*epoch) == *number;
-        if !self.epochs.iter().all(is_current) {
-            return false;
+        for (epoch, number) in &mut self.epochs {
+            let now = snapshot.epoch(*epoch);
+            let may_ignore = *epoch == Epoch::Company;
+            if now != *number && (!may_ignore || concerns(snapshot, &self.class, *number)) {
+                return false;
+            }
+            *number = now;
         }
         if self.before.is_some() {
             self.cursor = snapshot.log().end();

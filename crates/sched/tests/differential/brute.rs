@@ -24,7 +24,7 @@ pub(crate) enum Status {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Place { node: String, total: Option<i64> },
-    Reject { message: String, nominate: Option<String>, victims: Vec<(String, bool)> },
+    Reject { message: String, nominate: Option<String>, victims: Victims },
 }
 
 /// A pod and what was read of it when it came.
@@ -57,6 +57,12 @@ impl Place {
         Self { offer: offered(&node), node }
     }
 }
+
+/// Broken budgets, top priority, their sum, victims, latest start, order of nodes.
+type Cost = (usize, i32, i64, usize, i64, u64);
+
+/// Uids, and whether a budget breaks.
+type Victims = Vec<(String, bool)>;
 
 /// Pods by node.
 type Here<'a> = BTreeMap<&'a str, Vec<&'a Known>>;
@@ -205,8 +211,7 @@ impl World {
             return reject(format!("{message} {why}"), None, Vec::new());
         }
         let mut failures: Vec<Status> = Vec::new();
-        let mut best: Option<((usize, i32, i64, usize, i64, u64), &String, Vec<(String, bool)>)> =
-            None;
+        let mut best: Option<(Cost, &String, Victims)> = None;
         for (node, status) in statuses {
             if !matches!(status, Status::Unschedulable(_)) {
                 let why = "Preemption is not helpful for scheduling".to_owned();
@@ -282,7 +287,7 @@ impl World {
 
     fn violating(&self, pods: &[&Known]) -> BTreeSet<String> {
         let mut violating = BTreeSet::new();
-        let mut left: Vec<i32> = self.budgets.iter().map(|one| allowed(one)).collect();
+        let mut left: Vec<i32> = self.budgets.iter().map(allowed).collect();
         for pod in pods.iter().map(|one| &one.pod) {
             for (budget, left) in self.budgets.iter().zip(&mut left) {
                 let wanted = budget.spec.as_ref().unwrap().selector.as_ref().unwrap();

@@ -1,5 +1,7 @@
 //! What Kubernetes does, case by case: each row is a small cluster, a pod, and what must happen.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
 mod explain;
 mod filter;
 mod preempt;

@@ -5,6 +5,7 @@ use units::Ratio;
 
 use super::*;
 use crate::model::Resources;
+use crate::numa::scoring::Scoring;
 use crate::numa::state::tests::{described, zone};
 use crate::numa::state::{Machine, Settings};
 use crate::numa::take::Exclusive;

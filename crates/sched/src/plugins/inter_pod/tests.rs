@@ -383,8 +383,8 @@ fn check(cases: Vec<Case>) {
         assert_eq!(letters(&rig, &late), want, "{name}");
         assert!(late.depends.contains(&Epoch::Company), "{name}");
 
-        let is_current = rig.snapshot.epoch(Epoch::Company) == epoch;
-        if is_current && follow_all(&rig, &mut early, start) {
+        let is_concerned = concerns(&rig.snapshot, &class, epoch);
+        if !is_concerned && follow_all(&rig, &mut early, start) {
             assert_eq!(letters(&rig, &early), want, "{name}, followed");
         }
         let mut late = late;

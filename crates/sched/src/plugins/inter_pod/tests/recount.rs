@@ -111,8 +111,8 @@ proptest! {
             } else {
                 rig.snapshot.detach(running.swap_remove(kind % running.len()));
             }
-            let is_current = rig.snapshot.epoch(Epoch::Company) == epoch;
-            if !is_current || !follow_all(&rig, &mut kept, cursor) {
+            let is_concerned = concerns(&rig.snapshot, &class, epoch);
+            if is_concerned || !follow_all(&rig, &mut kept, cursor) {
                 kept = rig.prepare(&*plugin, &class);
             }
             (cursor, epoch) = (rig.snapshot.log().end(), rig.snapshot.epoch(Epoch::Company));
