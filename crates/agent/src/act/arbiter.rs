@@ -259,10 +259,10 @@ impl Arbiter {
     ) -> Option<Case> {
         // What nobody wants any more is looked at once, so that the ledger can let go of it.
         let is_orphan = claims.is_empty() && self.ledger.entry(place).is_some();
-        let trust = match () {
-            () if is_orphan => Duration::ZERO,
-            () if self.watched.contains(place) => SCAN,
-            () => TRUST,
+        let trust = match is_orphan {
+            true => Duration::ZERO,
+            false if self.watched.contains(place) => SCAN,
+            false => TRUST,
         };
         if !self.known.entry(place.clone()).or_default().is_due(claims, now, trust) {
             return None;

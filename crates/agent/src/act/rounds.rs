@@ -223,13 +223,14 @@ impl Rounds {
         if !inputs.scene.is_complete {
             return;
         }
-        if now >= self.next_round {
+        let is_round = now >= self.next_round;
+        if is_round {
             self.next_round = now.saturating_add(self.settings.interval);
             self.round(now, at, inputs);
         }
         self.reflex(now, inputs);
         self.settle(now, at);
-        if self.next_round == now.saturating_add(self.settings.interval) {
+        if is_round {
             let dirty = self.held();
             self.journal.switched(Switch { is_on: true, off_by: None, dirty });
         }

@@ -315,8 +315,8 @@ fn best_effort_is_moved_to_fewer_cpus_and_back() {
     rig.tick(16.0);
     rig.off();
     assert_eq!(snapshot(&sandbox.tree, &groups), before);
-    let late_now = snapshot(&sandbox.tree, &[late.clone()]);
-    let job_now = snapshot(&sandbox.tree, &[job.clone()]);
+    let late_now = snapshot(&sandbox.tree, std::slice::from_ref(&late));
+    let job_now = snapshot(&sandbox.tree, std::slice::from_ref(job));
     let cpus = |all: &BTreeMap<String, String>| {
         all.iter().find(|(place, _)| place.contains("Cpuset")).map(|(_, text)| text.clone())
     };

@@ -212,11 +212,7 @@ impl Knob {
             }
             (Form::Frozen, Setting::Number(value)) => {
                 self.check(*value, 0..=1)?;
-                one(match (version, value) {
-                    (Version::V1, 1) => "FROZEN".to_owned(),
-                    (Version::V1, _) => "THAWED".to_owned(),
-                    (Version::V2, value) => value.to_string(),
-                })
+                one(frozen(version, *value))
             }
             (_, setting) => Err(self.kind(setting)),
         }
@@ -274,6 +270,14 @@ impl Knob {
 
     fn kind(self, setting: &Setting) -> KnobError {
         KnobError::Kind { knob: self, setting: setting.clone() }
+    }
+}
+
+fn frozen(version: Version, value: i64) -> String {
+    match (version, value) {
+        (Version::V1, 1) => "FROZEN".to_owned(),
+        (Version::V1, _) => "THAWED".to_owned(),
+        (Version::V2, value) => value.to_string(),
     }
 }
 

@@ -319,6 +319,7 @@ impl Rig {
             capacity: amounts(16),
             allocatable: amounts(16),
             raw_allocatable: None,
+            lent: BTreeMap::new(),
         };
         let spec = serde_json::from_value(self.slo.clone()).unwrap();
         Scene {

@@ -3,8 +3,7 @@
 use api::qos::KubeQos;
 use host::cgroup::Controller;
 
-use super::rig::{BOTH, Counters, MIB, Rig, SECOND, TIER, container, pod};
-use crate::collect::Task;
+use super::rig::{BOTH, Counters, MIB, Rig, TIER, container, pod};
 use crate::series::{Measure, Subject};
 
 #[test]
