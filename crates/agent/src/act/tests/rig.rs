@@ -318,8 +318,7 @@ impl Rig {
             name: "n1".to_owned(),
             capacity: amounts(16),
             allocatable: amounts(16),
-            raw_allocatable: None,
-            lent: BTreeMap::new(),
+            ..NodeView::default()
         };
         let spec = serde_json::from_value(self.slo.clone()).unwrap();
         Scene {
