@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+mod console;
 mod hollow;
 mod kubectl;
 mod pods;
