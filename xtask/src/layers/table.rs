@@ -51,7 +51,7 @@ pub(crate) const TABLE: &[Row] = &[
     row("desched", These(&["api", "sched"]), Engine, 7_000),
     row("runtime", These(&["api"]), Shell, 6_000),
     // The API server is there for the tests of these two alone, as for `cluster`.
-    row("agent", These(&["host", "qos", "stats", "runtime", "api", "apiserver"]), Shell, 14_000),
+    row("agent", These(&["host", "qos", "stats", "runtime", "api", "apiserver"]), Shell, 18_000),
     row("control", These(&["sched", "desched", "overcommit", "api", "apiserver"]), Shell, 12_000),
     row("apiserver", These(&["api"]), Shell, 28_000),
     // The API server is there for its tests alone: a client must not reach into it.
@@ -59,7 +59,7 @@ pub(crate) const TABLE: &[Row] = &[
     row("sim", These(&["qos", "overcommit", "sched", "desched", "api", "apiserver"]), Shell, 8_000),
     // The API server is there for its tests alone, as for `cluster`.
     row("tidepool-console", These(&["api", "apiserver"]), Shell, 5_000),
-    row("tidepool", Everything, Shell, 8_000),
+    row("tidepool", Everything, Shell, 10_000),
     row("guest-init", These(&[]), Shell, 400),
     row("testkit", These(&["host", "api", "apiserver"]), Shell, 4_000),
     // It records hosts.

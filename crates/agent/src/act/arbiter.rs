@@ -421,7 +421,11 @@ impl Arbiter {
                 Ok(Reading::Value(())) => {}
                 Ok(Reading::Unsupported) => return Err(Outcome::Unsupported),
                 Ok(Reading::Gone) => return Err(refused("the group is gone".to_owned())),
-                Err(error) => return Err(refused(chain(&error))),
+                Err(error) => match place.instead(&self.tree, value) {
+                    Some(words) if self.tree.set_text(&place.group, place.knob, &words).is_ok() => {
+                    }
+                    _ => return Err(refused(chain(&error))),
+                },
             }
         }
         match self.tree.get_text(&place.group, place.knob) {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use host::cgroup::{CgroupPath, Knob, Setting, Shares, Version};
+use host::cgroup::{CgroupPath, Controller, Knob, Setting, Shares, Tree, Version};
 use host::{Limit, ParseError};
 use qos::claim::Value;
 use qos::writes::Nature;
@@ -135,11 +135,29 @@ impl Place {
         })
     }
 
-    /// Whether two texts of the file say the same.
-    pub(super) fn means_the_same(&self, version: Version, one: &str, other: &str) -> bool {
-        match (self.read(version, one), self.read(version, other)) {
-            (Ok(one), Ok(other)) => one == other,
-            _ => one == other,
+    /// What does the same where the kernel refuses a value. v2 lets a group with processes have no
+    /// CPUs of its own only until it is given some; all CPUs of the machine are as good as none.
+    pub(super) fn instead(&self, tree: &Tree, value: &Value) -> Option<String> {
+        let is_none = matches!(value, Value::Cpus(cpus) if cpus.is_empty());
+        if self.knob != Knob::CpusetCpus || tree.version() != Version::V2 || !is_none {
+            return None;
+        }
+        let dir = tree.dir(Controller::Cpuset, &CgroupPath::root())?;
+        let all = tree.fs().read(&dir.join("cpuset.cpus.effective")).ok()?;
+        Some(String::from_utf8_lossy(all.trim_ascii()).into_owned())
+    }
+
+    /// Whether what the file says now is what was found in it, or does the same.
+    pub(super) fn is_as_found(&self, tree: &Tree, now: &str, found: &str) -> bool {
+        let version = tree.version();
+        match (self.read(version, now), self.read(version, found)) {
+            (Ok(one), Ok(other)) => {
+                one == other
+                    || self
+                        .instead(tree, &self.value(version, &other))
+                        .is_some_and(|all| self.read(version, &all).is_ok_and(|all| all == one))
+            }
+            _ => now == found,
         }
     }
 

@@ -186,7 +186,7 @@ fn held(dir: &Path) -> BTreeMap<Place, Entry> {
 fn not_as_found(tree: &Tree, held: &BTreeMap<Place, Entry>) -> Vec<Left> {
     let differs = |(place, entry): (&Place, &Entry)| {
         let now = place.text(tree)?;
-        (!place.means_the_same(tree.version(), &now, &entry.found)).then(|| Left {
+        (!place.is_as_found(tree, &now, &entry.found)).then(|| Left {
             place: place.to_string(),
             found: entry.found.clone(),
             now,

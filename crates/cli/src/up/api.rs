@@ -78,7 +78,11 @@ impl Access {
     /// The way to the front door.
     pub(super) async fn config(&self) -> anyhow::Result<Config> {
         let kubeconfig = Kubeconfig::read_from(&self.kubeconfig)?;
-        Ok(Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?)
+        let options = KubeConfigOptions::default();
+        let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await?;
+        // Every part repeats what it has to by itself, and a refused eviction is an answer.
+        config.default_retry = false;
+        Ok(config)
     }
 }
 

@@ -2,11 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+mod acting;
 mod console;
+mod evict;
 mod hollow;
 mod kubectl;
 mod pods;
 mod restart;
 mod rig;
+mod scheduling;
 mod state;
 mod unprivileged;

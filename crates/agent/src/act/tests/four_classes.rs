@@ -118,6 +118,23 @@ fn a_best_effort_pod_that_comes_late_is_given_what_it_would_have_had() {
     assert!(rig.rounds.is_clean());
 }
 
+/// v2 does not let go of CPUs once a group with processes has been given some.
+#[test]
+fn where_none_cannot_be_written_all_are() {
+    let Four { mut rig, be, .. } = four(Version::V2);
+    let procs = rig.tree.main_dir(&be.child("be")).join("cgroup.procs");
+    rig.kernel.fake.set(procs, "7\n");
+    rig.uses("ls", 8.0);
+    rig.tick();
+    rig.off_by = Some("a test".to_owned());
+    rig.tick();
+    for group in [rig.tier(), be.clone(), be.child("be")] {
+        assert_eq!(rig.cpus(&group), "0-15", "{group}");
+    }
+    assert_eq!(rig.cpus(&be.child("sandbox")), "", "nobody is in there");
+    assert!(rig.rounds.is_clean());
+}
+
 #[test]
 fn without_samples_nothing_moves() {
     let Four { mut rig, be, .. } = four(Version::V2);

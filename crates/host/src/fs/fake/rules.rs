@@ -6,7 +6,7 @@
 //! | `cpu.max.burst`, `cpu.cfs_burst_us` | at most the quota |
 //! | `cpu.weight`, `cpu.shares` | refused while `cpu.idle` is 1; shares are clamped, weights refused |
 //! | `cpu.idle` | puts the weight below the least, and back to the default |
-//! | `cpuset.cpus` | v1: within the parent, around the children, not empty with tasks; v2: any, the effective set follows |
+//! | `cpuset.cpus` | v1: within the parent, around the children, not empty with tasks; v2: any, the effective set follows, but no longer empty once set and with processes in or below |
 //! | `memory.*` limits | whole pages; `max` or -1 for none |
 //! | `cgroup.procs` | the process leaves every other group of the hierarchy |
 //! | `cgroup.subtree_control` | words with `+` or `-`; only controllers the group itself has |
@@ -205,6 +205,15 @@ fn cpuset(tree: &mut Tree, dir: &Path, value: &str) -> Result<(), Errno> {
     let online: CpuSet = tree.text(&root.join("cpuset.cpus.effective")).parse().unwrap_or_default();
     if !online.is_empty() && cpus.is_disjoint(&online) && !cpus.is_empty() {
         return Err(Errno::INVAL);
+    }
+    let is_populated = || {
+        let lists = tree.files.keys().filter(|file| {
+            file.starts_with(dir) && file.file_name().is_some_and(|name| name == "cgroup.procs")
+        });
+        lists.into_iter().any(|list| !tree.text(list).is_empty())
+    };
+    if cpus.is_empty() && !cpus_of(tree, dir).is_empty() && is_populated() {
+        return Err(Errno::NOSPC);
     }
     tree.put(dir.join("cpuset.cpus"), cpus.to_string());
     spread_effective(tree, dir.to_owned());
