@@ -25,7 +25,7 @@ fn get(up: &Up, path: &str) -> String {
 async fn console_and_top_show_the_node() {
     let up = Up::with(&["--in-memory", "--hollow", "3"]);
     assert!(get(&up, "/").contains("<title>Tidepool</title>"));
-    until("the node to be measured", async || {
+    until("the node to be measured", || async {
         let page = get(&up, "/api/nodes/n1");
         page.contains("\"used\":{").then_some(())
     })
