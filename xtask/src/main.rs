@@ -1,5 +1,6 @@
 //! The repository's own chores: tests, layer check, generated pages, fuzzing.
 
+mod browser;
 mod child;
 mod debian;
 mod docs;
@@ -37,8 +38,8 @@ enum Chore {
     /// Run all checks and tests; CI runs exactly this
     ///
     /// Installs what is missing, then checks format, lints, layers, reference
-    /// pages, tests, tests in the guest, repository rules and fuzz targets. The
-    /// last line has the counts. With CI=true in the environment a skipped test is a failed one.
+    /// pages, tests, tests in the guest and in a browser, repository rules and fuzz
+    /// targets. The last line has the counts. With CI=true in the environment a skipped test is a failed one.
     #[command(after_help = "Examples:\n  cargo xtask test\n  cargo xtask test --quick")]
     Test {
         /// Only format, lints, layers and the tests of this machine
@@ -87,6 +88,11 @@ enum Chore {
         #[arg(long)]
         minimize: bool,
     },
+    /// Try the console in a browser, and take pictures of its pages
+    ///
+    /// Needs Node, npm and Chromium, and installs them if they are missing.
+    #[command(after_help = "Examples:\n  cargo xtask browser\n  ls target/screenshots")]
+    Browser,
     /// Run test binaries on a kernel of their own: cgroup v2, 8 CPUs, 2 NUMA nodes
     ///
     /// Boots the binaries of `cargo test` in QEMU and reads the console. Needs
@@ -163,6 +169,12 @@ fn run(chore: Chore) -> Result<bool> {
                 println!("{target}");
             }
             Ok(broken.is_empty())
+        }
+        Chore::Browser => {
+            prerequisites::ensure_present(&repository)?;
+            let tally = browser::run(&repository)?;
+            println!("{tally}");
+            Ok(tally.is_green())
         }
         Chore::Guest { packages, tests, environment, seconds, arguments } => {
             let plan = guest::Plan { packages, tests, environment, arguments, seconds };

@@ -39,6 +39,24 @@ const PREREQUISITES: &[Prerequisite] = &[
         reason: "tests of cgroup v2 run on a kernel of their own",
         folder: Some("crates/guest"),
     },
+    Prerequisite {
+        package: "nodejs",
+        program: "node",
+        reason: "the browser tests of the console are a script",
+        folder: Some("crates/console"),
+    },
+    Prerequisite {
+        package: "npm",
+        program: "npm",
+        reason: "the browser tests drive Chromium with playwright-core",
+        folder: Some("crates/console"),
+    },
+    Prerequisite {
+        package: "chromium",
+        program: "chromium",
+        reason: "the console is tried in a real browser",
+        folder: Some("crates/console"),
+    },
 ];
 
 /// Parts of the toolchain that rustup installs on request.

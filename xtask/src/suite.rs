@@ -20,7 +20,8 @@ use self::{
     transcript::Transcript,
 };
 use crate::{
-    child, docs, fuzz, guest, kubectl, layers, prerequisites, repository::Repository, rules,
+    browser, child, docs, fuzz, guest, kubectl, layers, prerequisites, repository::Repository,
+    rules,
 };
 
 /// A part of the suite.
@@ -59,6 +60,7 @@ const STEPS: &[Step] = &[
     Step { name: "tests", suites: Quick, run: run_tests_in_brief },
     Step { name: "tests", suites: Whole, run: run_tests_at_length },
     Step { name: "guest kernel", suites: Whole, run: run_in_guest },
+    Step { name: "browser", suites: Whole, run: browser::run },
     Step { name: "repository rules", suites: Whole, run: check_rules },
     Step { name: "fuzz smoke", suites: Whole, run: smoke_fuzz_targets },
 ];

@@ -18,6 +18,7 @@ mod reference;
 mod scheduler;
 mod state;
 mod switch;
+mod top;
 mod up;
 
 use std::path::Path;
@@ -50,6 +51,7 @@ enum Command {
     Up(up::Arguments),
     Down(down::Arguments),
     Demo(demo::Arguments),
+    Top(top::Arguments),
     Agent(agent::Arguments),
     Manager(Box<manager::Arguments>),
     Off(switch::OffArguments),
@@ -104,6 +106,7 @@ fn main() -> ExitCode {
         Command::Up(arguments) => arguments.run(),
         Command::Down(arguments) => arguments.run(),
         Command::Demo(arguments) => arguments.run(),
+        Command::Top(arguments) => arguments.run(),
         Command::Agent(arguments) => arguments.run(),
         Command::Manager(arguments) => arguments.run(),
         Command::Off(arguments) => arguments.run(),

@@ -13,13 +13,17 @@ use api::protocol::endpoint::manager::{HEALTH_PORT, METRICS_PORT, WEBHOOK_PORT};
 use api::protocol::gate::{Gates, ManagerGate};
 use api::protocol::name::{MANAGER_USER_AGENT, NAMESPACE};
 use clap::Args;
+use console::{Console, Door, Feed, feed};
 use control::leader::election;
 use control::manager::{Options, run};
 use control::webhook::{self, Reach, Vault};
+use futures_util::FutureExt;
 use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
+use tracing::warn;
 
 use crate::Outcome;
 
@@ -51,6 +55,12 @@ pub(crate) struct Arguments {
     /// Where `/metrics` and `/all-metrics` are
     #[arg(long, value_name = "ADDRESS", default_value_t = any(METRICS_PORT))]
     metrics_address: SocketAddr,
+    /// Where the console is; keep it on loopback unless everyone may see the cluster
+    #[arg(long, value_name = "ADDRESS", default_value_t = SocketAddr::from(([127, 0, 0, 1], 6481)))]
+    console_address: SocketAddr,
+    /// Serve no console
+    #[arg(long, conflicts_with = "console_address")]
+    no_console: bool,
     /// Write without holding the lease; only for a manager that is alone
     #[arg(long)]
     no_leader_election: bool,
@@ -105,6 +115,7 @@ fn any(port: u16) -> SocketAddr {
 pub(crate) struct Plan {
     kubeconfig: Option<PathBuf>,
     options: Options,
+    console: Option<SocketAddr>,
 }
 
 impl Arguments {
@@ -129,7 +140,8 @@ impl Arguments {
             options.election =
                 Some(election::Settings { namespace, ..election::Settings::manager(identity()) });
         }
-        Ok(Plan { kubeconfig: self.kubeconfig, options })
+        let console = (!self.no_console).then_some(self.console_address);
+        Ok(Plan { kubeconfig: self.kubeconfig, options, console })
     }
 }
 
@@ -175,8 +187,20 @@ impl Plan {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         runtime.block_on(async {
-            let client = connect(self.kubeconfig.as_deref(), MANAGER_USER_AGENT).await?;
-            until_signal(|shutdown| run(client, self.options, shutdown)).await??;
+            let config = access(self.kubeconfig.as_deref(), MANAGER_USER_AGENT).await?;
+            let client = Client::try_from(config.clone())?;
+            let namespace = self.options.config.namespace.clone();
+            until_signal(async |shutdown| {
+                // Whichever ends first ends the other.
+                let end = || shutdown.cancel();
+                let manager = run(client.clone(), self.options, shutdown.clone());
+                let console = show(self.console, client, config, namespace, shutdown.clone());
+                let (managed, shown) =
+                    tokio::join!(manager.inspect(|_| end()), console.inspect(|_| end()));
+                managed?;
+                shown
+            })
+            .await??;
             Ok(Outcome::Done)
         })
     }
@@ -202,11 +226,46 @@ pub(crate) async fn until_signal<F: Future>(
     Ok(result)
 }
 
+/// Serves the console until told to stop.
+async fn show(
+    address: Option<SocketAddr>,
+    client: Client,
+    config: kube::Config,
+    config_namespace: String,
+    shutdown: CancellationToken,
+) -> anyhow::Result<()> {
+    let listener = match address {
+        Some(address) => TcpListener::bind(address)
+            .await
+            .inspect_err(|error| warn!(%address, %error, "there is no console: cannot listen"))
+            .ok(),
+        None => None,
+    };
+    // A cluster is managed without one, too.
+    let Some(listener) = listener else {
+        shutdown.cancelled().await;
+        return Ok(());
+    };
+    let feed = Feed::default();
+    let settings = feed::Settings { config_namespace, agents: feed::Agents::at_nodes() };
+    let console = Console { feed: feed.clone(), door: Some(Door::new(config)) };
+    let ((), served) = tokio::join!(
+        feed.run(client, settings, shutdown.clone()),
+        console.serve(listener, shutdown.clone()).inspect(|_| shutdown.cancel()),
+    );
+    served.context("the console failed")
+}
+
 /// A client for a long-running part of the cluster, which says its name.
 pub(crate) async fn connect(
     kubeconfig: Option<&Path>,
     name: &'static str,
 ) -> anyhow::Result<Client> {
+    Ok(Client::try_from(access(kubeconfig, name).await?)?)
+}
+
+/// The way to the cluster, for a part that says its name.
+async fn access(kubeconfig: Option<&Path>, name: &'static str) -> anyhow::Result<kube::Config> {
     let mut config = match kubeconfig {
         Some(path) => {
             let read = Kubeconfig::read_from(path)?;
@@ -217,7 +276,7 @@ pub(crate) async fn connect(
             .context("no cluster to work for; name one with --kubeconfig")?,
     };
     config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(name)));
-    Ok(Client::try_from(config)?)
+    Ok(config)
 }
 
 #[cfg(test)]
@@ -245,6 +304,7 @@ mod tests {
         assert_eq!(options.webhook.reach, Reach::Host("127.0.0.1".to_owned()));
         assert_eq!(options.config.namespace, "ns");
         assert_eq!(options.controllers, ["*", "-nodeslo"]);
+        assert!(plan.console.is_some_and(|address| address.ip().is_loopback()));
         assert_eq!(options.election.map(|election| election.namespace).as_deref(), Some("ns"));
         assert!(!options.node_resource.count_mid_requests && !options.webhook.rules.strict_classes);
         let chosen = "--batch-count-mid-requests --colocation-node-enable-overrides \
@@ -255,6 +315,7 @@ mod tests {
         assert!(node.are_devices_independent && node.node_enable_overrides);
         let alone = resolve("--no-leader-election --feature-gates MultiQuotaTree=true").unwrap();
         assert!(alone.options.election.is_none());
+        assert_eq!(resolve("--no-console").unwrap().console, None);
         assert!(alone.options.webhook.rules.gates.is_on(ManagerGate::MultiQuotaTree));
         let error = resolve("--feature-gates MultiQuotaTre=true").unwrap_err().to_string();
         assert!(error.contains("did you mean MultiQuotaTree"), "{error}");

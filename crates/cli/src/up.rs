@@ -5,7 +5,8 @@
 //!                                           ├── controllers, scheduler, manager with webhooks
 //!                                           ├── node: runs pods as processes
 //!                                           ├── agent: measures them, and protects the online ones
-//!                                           └── hollow nodes
+//!                                           ├── hollow nodes
+//!                                           └── console: shows all this to a browser
 //! ```
 //!
 //! Everything but the API is a client of it, in this process but over the same wire that others
@@ -13,6 +14,7 @@
 
 mod api;
 mod components;
+mod console;
 mod foundation;
 mod logs;
 mod node_name;
@@ -66,6 +68,9 @@ pub(crate) struct Arguments {
     /// Port of the API; 0 picks a free one
     #[arg(long, default_value_t = 6480)]
     port: u16,
+    /// Port of the console [default: 6481, or a free one with --port 0]; 0 picks a free one
+    #[arg(long, value_name = "PORT")]
+    console_port: Option<u16>,
     /// Keep objects in memory only; they and their pods are gone with the process
     #[arg(long)]
     in_memory: bool,
@@ -95,6 +100,7 @@ pub(crate) const SHIM: &str = "node-shim";
 struct Plan {
     dir: PathBuf,
     address: SocketAddr,
+    console: SocketAddr,
     in_memory: bool,
     node: String,
     hollow: u32,
@@ -108,9 +114,14 @@ impl Arguments {
             Some(name) => name,
             None => NodeName::of_host()?,
         };
+        let here = |port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
+        // Whoever takes any port for the API takes any for the console.
+        let console_port =
+            self.console_port.unwrap_or(if self.port == 0 { 0 } else { console::PORT });
         let plan = Plan {
             dir: self.state_dir.resolve()?,
-            address: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), self.port),
+            address: here(self.port),
+            console: here(console_port),
             in_memory: self.in_memory,
             node: name.into(),
             hollow: self.hollow,
@@ -195,24 +206,38 @@ impl Plan {
         components: &mut Components,
         progress: &Progress,
     ) -> anyhow::Result<()> {
+        let console = console::Bound::new(self.console).await?;
         let client = api.client().await?;
         progress.step("installing custom resources and priority classes");
         foundation::lay(&client).await?;
         progress.step("starting controllers and nodes");
         let logs = NodeLogs { node: self.node.clone(), logs: Logs::new(self.node_dir()) };
         api.server.set_log_source(Arc::new(logs));
-        let started = self.start_all(&client, components);
+        let agent = self.agent_config();
+        let agent_at = agent.as_ref().and_then(|agent| agent.listener.as_ref()?.local_addr().ok());
+        let agent_at = agent_at.map(|address| ::console::feed::AgentAt {
+            node: self.node.clone(),
+            address: address.to_string(),
+        });
+        let started = self.start_all(&client, agent, components);
+        let console_url = console.url.clone();
+        console.start(client.clone(), api.config().await?, agent_at, components);
         tokio::select! {
             () = started.all(self.hollow, progress) => {}
             error = components.failure() => return Err(error),
         }
-        let welcome = Welcome::look(self, api, &client).await?;
+        let welcome = Welcome::look(self, api, console_url, &client).await?;
         output::print(&welcome.to_string())?;
         Err(components.failure().await)
     }
 
     /// Every component, one line each.
-    fn start_all(&self, client: &Client, components: &mut Components) -> Started {
+    fn start_all(
+        &self,
+        client: &Client,
+        agent: Option<agent::Config>,
+        components: &mut Components,
+    ) -> Started {
         let (registered, node) = oneshot::channel();
         let (counted, hollow) = watch::channel(0);
         let config = self.node_config();
@@ -230,7 +255,7 @@ impl Plan {
         }
         let (bound, webhooks) = oneshot::channel();
         components.start("manager", |token| manage(client(), bound, token).err_into());
-        if let Some(config) = self.agent_config() {
+        if let Some(config) = agent {
             components.start("agent", |token| agent::run(config, client(), token).err_into());
         }
         Started { node, hollow, webhooks }

@@ -5,7 +5,7 @@
 //! ```text
 //! units <- api <- { qos, overcommit, sched, desched } <- { agent, control, sim } <- cli
 //! units <- { stats, host }                                ^
-//!                               runtime, apiserver, dashboard
+//!                               runtime, apiserver, console
 //! ```
 //!
 //! `units` is everyone's vocabulary and is not repeated in the rows. `testkit` is
@@ -58,7 +58,8 @@ pub(crate) const TABLE: &[Row] = &[
     // The API server is there for its tests alone: a client must not reach into it.
     row("cluster", These(&["api", "host", "apiserver"]), Shell, 20_000),
     row("sim", These(&["qos", "overcommit", "sched", "desched", "api", "apiserver"]), Shell, 8_000),
-    row("dashboard", These(&["api", "stats"]), Shell, 3_000),
+    // The API server is there for its tests alone, as for `cluster`.
+    row("tidepool-console", These(&["api", "apiserver"]), Shell, 5_000),
     row("tidepool", Everything, Shell, 10_000),
     row("guest-init", These(&[]), Shell, 400),
     row("testkit", These(&["host", "api", "apiserver"]), Shell, 4_000),

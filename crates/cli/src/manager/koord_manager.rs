@@ -211,7 +211,7 @@ fn resolve(flags: &Flags, variable: &dyn Fn(&str) -> Option<String>) -> anyhow::
 
     webhook(&mut options.webhook, &own, &set)?;
     let kubeconfig = Some(flags.text("kubeconfig")).filter(|path| !path.is_empty());
-    Ok(Plan { kubeconfig: kubeconfig.map(PathBuf::from), options })
+    Ok(Plan { kubeconfig: kubeconfig.map(PathBuf::from), options, console: None })
 }
 
 /// What the environment says about the webhooks.

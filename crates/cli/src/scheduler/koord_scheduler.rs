@@ -146,7 +146,8 @@ mod tests {
 
     fn plan(line: &str) -> anyhow::Result<Plan> {
         let words = line.split_whitespace().map(str::to_owned);
-        let Parsed::Run(flags) = Flags::parse(LINK, &[FLAGS, LOGGING], Unknown::Refused, words)? else {
+        let Parsed::Run(flags) = Flags::parse(LINK, &[FLAGS, LOGGING], Unknown::Refused, words)?
+        else {
             panic!("no help was asked for");
         };
         resolve(&flags)

@@ -72,12 +72,17 @@ impl Api {
 impl Access {
     /// A client that comes in by the front door, as everyone does.
     pub(super) async fn client(&self) -> anyhow::Result<Client> {
+        Ok(Client::try_from(self.config().await?)?)
+    }
+
+    /// The way to the front door.
+    pub(super) async fn config(&self) -> anyhow::Result<Config> {
         let kubeconfig = Kubeconfig::read_from(&self.kubeconfig)?;
         let options = KubeConfigOptions::default();
         let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await?;
         // Every part repeats what it has to by itself, and a refused eviction is an answer.
         config.default_retry = false;
-        Ok(Client::try_from(config)?)
+        Ok(config)
     }
 }
 

@@ -16,6 +16,7 @@ use super::api::Access;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Welcome {
     url: String,
+    console: String,
     kubeconfig: PathBuf,
     node: String,
     milli_cpu: i64,
@@ -31,6 +32,7 @@ impl Welcome {
     pub(super) async fn look(
         plan: &Plan,
         access: &Access,
+        console: String,
         client: &Client,
     ) -> anyhow::Result<Self> {
         let node = Api::<Node>::all(client.clone()).get(&plan.node).await?;
@@ -43,6 +45,7 @@ impl Welcome {
         let missing = isolation.filter(|own| own.status == "False");
         Ok(Self {
             url: access.url.clone(),
+            console,
             kubeconfig: access.kubeconfig.clone(),
             node: plan.node.clone(),
             milli_cpu: amount("cpu").map_or(0, Quantity::milli_value),
@@ -71,10 +74,11 @@ fn tenths(amount: i64, unit: i64) -> String {
 
 impl fmt::Display for Welcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { url, node, hollow, .. } = self;
+        let Self { url, console, node, hollow, .. } = self;
         let kubeconfig = self.kubeconfig.display();
         let (cpu, memory) = (tenths(self.milli_cpu, 1_000), tenths(self.memory_bytes, 1 << 30));
         writeln!(f, "ready at {url}\n")?;
+        writeln!(f, "  console     {console}")?;
         writeln!(f, "  kubeconfig  {kubeconfig}")?;
         writeln!(f, "  node        {node}: {cpu} CPUs and {memory} GiB for pods, as processes")?;
         if *hollow > 0 {
@@ -108,6 +112,7 @@ mod tests {
     fn welcome() -> Welcome {
         Welcome {
             url: "https://127.0.0.1:6480".into(),
+            console: "http://127.0.0.1:6481".into(),
             kubeconfig: "/state/kubeconfig".into(),
             node: "n1".into(),
             milli_cpu: 1_990,
@@ -124,6 +129,7 @@ mod tests {
         let want = "\
 ready at https://127.0.0.1:6480
 
+  console     http://127.0.0.1:6481
   kubeconfig  /state/kubeconfig
   node        n1: 1.9 CPUs and 8 GiB for pods, as processes
 

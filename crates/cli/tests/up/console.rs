@@ -1,0 +1,57 @@
+//! What people see of a cluster of one: the console and `top`.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::rig::{TIDEPOOL, Up, said, until};
+
+/// The body of a page of the console.
+fn get(up: &Up, path: &str) -> String {
+    let line = up.said.lines().find(|line| line.contains("  console ")).unwrap();
+    let address = line.rsplit("http://").next().unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer}");
+    answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+}
+
+#[tokio::test]
+async fn console_and_top_show_the_node() {
+    let up = Up::with(&["--in-memory", "--hollow", "3"]);
+    assert!(get(&up, "/").contains("<title>Tidepool</title>"));
+    until("the node to be measured", || async {
+        let page = get(&up, "/api/nodes/n1");
+        page.contains("\"used\":{").then_some(())
+    })
+    .await;
+    assert!(get(&up, "/api/decisions").contains("\"agents\":1"), "the agent is reached");
+    assert!(get(&up, "/metrics").contains("tidepool_nodes{state=\"unknown\"} 3"));
+
+    let json = up.tidepool(&["top", "-o", "json"]);
+    let page: Value =
+        serde_json::from_slice(&json.stdout).unwrap_or_else(|_| panic!("{}", said(&json)));
+    assert_eq!(page["nodes"].as_array().unwrap().len(), 4);
+    assert_eq!(page["overview"]["counts"]["nodes"], 4);
+
+    let table = up.tidepool(&["top"]);
+    assert!(table.status.success() && said(&table).contains("NODE"), "{}", said(&table));
+    let missing = up.tidepool(&["top", "cpus", "--node", "n9"]);
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(said(&missing).contains("there is no node n9"), "{}", said(&missing));
+
+    let mut closed = Command::new(TIDEPOOL)
+        .args(["top", "-o", "json"])
+        .env("TIDEPOOL_STATE_DIR", up.dir())
+        .env_remove("KUBECONFIG")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(closed.stdout.take());
+    assert!(closed.wait().unwrap().success(), "a closed pipe is success");
+}

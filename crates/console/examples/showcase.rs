@@ -1,0 +1,312 @@
+//! A console over a made-up cluster, for browser tests and screenshots.
+//!
+//! ```text
+//! showcase PORT small    an API server with a few nodes; the switch works with the token "showcase"
+//! showcase PORT empty    nothing
+//! showcase PORT large    ten thousand nodes, without an API server
+//! ```
+//!
+//! Prints the console's address and goes on until its input ends.
+
+use std::error::Error;
+use std::time::Duration;
+
+use apiserver::http::{ApiServer, Options, listen};
+use apiserver::store::{Limits, Store};
+use console::feed::{Agents, Settings};
+use console::{Console, Door, Feed};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client, Config, Resource};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+type Done = Result<(), Box<dyn Error>>;
+
+const TOKEN: &str = "showcase";
+/// No API server takes it, but a page must.
+const HOSTILE: &str = "<img src=x onerror=alert(1)>\"'&\u{202e}/../#?%2f";
+
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+async fn main() -> Done {
+    let mut words = std::env::args().skip(1);
+    let port: u16 = words.next().ok_or("showcase PORT small|empty|large")?.parse()?;
+    let what = words.next().unwrap_or_default();
+    let shutdown = CancellationToken::new();
+    let feed = Feed::default();
+    let door = match what.as_str() {
+        "small" => Some(small(&feed, &shutdown).await?),
+        "large" => {
+            large(&feed, 10_000)?;
+            None
+        }
+        _ => {
+            feed.publish(Timestamp::now());
+            None
+        }
+    };
+    let listener = TcpListener::bind(("127.0.0.1", port)).await?;
+    println!("http://{}", listener.local_addr()?);
+    let stop = shutdown.clone();
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        stop.cancel();
+    });
+    Console { feed, door }.serve(listener, shutdown).await?;
+    Ok(())
+}
+
+fn object<T: DeserializeOwned>(value: Value) -> Result<T, Box<dyn Error>> {
+    Ok(serde_json::from_value(value)?)
+}
+
+fn node(name: &str, cpus: i64, lent: i64) -> Value {
+    let at = Timestamp::now().to_string();
+    json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"pool": "online"}},
+        "status": {
+            "capacity": {"cpu": cpus.to_string(), "memory": format!("{}Gi", cpus * 4)},
+            "allocatable": {"cpu": cpus.to_string(), "memory": format!("{}Gi", cpus * 4),
+                "kubernetes.io/batch-cpu": lent.to_string(), "kubernetes.io/batch-memory": "20Gi"},
+            "conditions": [{"type": "Ready", "status": "True", "reason": "r",
+                "lastHeartbeatTime": at, "lastTransitionTime": at}],
+        },
+    })
+}
+
+fn pod(name: &str, on: &str, qos: &str, cpus: &str) -> Value {
+    let requests = match qos {
+        "BE" => json!({"kubernetes.io/batch-cpu": "3000", "kubernetes.io/batch-memory": "4Gi"}),
+        _ => json!({"cpu": "4", "memory": "8Gi"}),
+    };
+    let status = json!({ "cpuset": cpus }).to_string();
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default",
+            "labels": {"koordinator.sh/qosClass": qos},
+            "annotations": {"scheduling.koordinator.sh/resource-status": status}},
+        "spec": {"nodeName": on, "containers": [{"name": "main", "image": "host",
+            "resources": {"requests": requests, "limits": requests}}]},
+        "status": {"phase": "Running"},
+    })
+}
+
+/// Load that swings: online work up, best-effort work down.
+struct Load {
+    lse: i64,
+    lsr: i64,
+    ls: i64,
+    be: i64,
+    system: i64,
+}
+
+fn load(step: i64) -> Load {
+    let swing = [0, 2, 5, 9, 13, 16, 18, 19, 18, 16, 13, 9, 5, 2];
+    let at = usize::try_from(step.rem_euclid(14)).unwrap_or(0);
+    let up = swing.get(at).copied().unwrap_or(0);
+    Load { lse: 1_800, lsr: 900 + up * 20, ls: 900 + up * 160, be: 4_700 - up * 150, system: 350 }
+}
+
+fn metric(name: &str, at: Timestamp, load: &Load) -> Value {
+    let used = load.lse + load.lsr + load.ls + load.be + load.system;
+    let pod = |name: &str, qos: &str, milli: i64| {
+        json!({"name": name, "namespace": "default", "qos": qos, "podUsage": {"resources":
+            {"cpu": format!("{milli}m"), "memory": format!("{}Mi", 300 + milli)}}})
+    };
+    json!({
+        "apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeMetric",
+        "metadata": {"name": name}, "spec": {},
+        "status": {
+            "updateTime": at.to_string(),
+            "nodeMetric": {
+                "nodeUsage": {"resources": {"cpu": format!("{used}m"), "memory": "21Gi"}},
+                "systemUsage": {"resources": {"cpu": format!("{}m", load.system), "memory": "2Gi"}},
+            },
+            "podsMetric": [pod("trading", "LSE", load.lse), pod("cache", "LSR", load.lsr),
+                pod("web", "LS", load.ls), pod("transcode", "BE", load.be * 2 / 3),
+                pod("etl", "BE", load.be / 3)],
+        },
+    })
+}
+
+fn topology(name: &str) -> Value {
+    let detail: Vec<Value> = (0..16)
+        .map(|cpu| json!({"id": cpu, "core": cpu % 8, "socket": (cpu % 8) / 4, "node": (cpu % 8) / 4}))
+        .collect();
+    let pool = |cpus: &str| json!([{"socket": 0, "node": 0, "cpuset": cpus}]).to_string();
+    json!({
+        "apiVersion": "topology.node.k8s.io/v1alpha1", "kind": "NodeResourceTopology",
+        "metadata": {"name": name, "annotations": {
+            "node.koordinator.sh/cpu-topology": json!({ "detail": detail }).to_string(),
+            "node.koordinator.sh/cpu-shared-pools": pool("2-3,5-7,10-11,13-15"),
+            "node.koordinator.sh/be-cpu-shared-pools": pool("1-7,9-15"),
+        }},
+        "topologyPolicies": ["None"], "zones": [],
+    })
+}
+
+/// What the agent would have decided.
+fn agent(node: &str, at: Timestamp, load: &Load, evicts: bool) -> Value {
+    let online = load.lse + load.lsr + load.ls;
+    let granted = (16_000 * 65 / 100 - online - load.system).max(1_600);
+    let mut decisions = vec![json!({
+        "strategy": "suppress", "since": at.to_string(), "about": "node", "resource": "cpu",
+        "headline": format!("best-effort may use {}.{} of 16 CPUs", granted / 1_000, granted % 1_000 / 100),
+        "boundBy": "threshold",
+        "lines": [
+            {"amount": 16_000, "label": "capacity"},
+            {"amount": 10_400, "label": "allowed in total", "note": "cpuSuppressThresholdPercent = 65"},
+            {"amount": -online, "label": "used above best-effort", "note": "3 pods"},
+            {"amount": -load.system, "label": "system", "note": "measured"},
+            {"amount": granted, "label": "granted"},
+        ],
+    })];
+    if evicts {
+        decisions.push(json!({
+            "strategy": "evict-memory", "since": at.to_string(), "about": "default/report",
+            "resource": "memory", "headline": "default/report was evicted: memory above 70%",
+            "boundBy": "memoryEvictThresholdPercent",
+            "lines": [{"amount": 48_318_382_080i64, "label": "used"},
+                {"amount": 3_221_225_472i64, "label": "freed", "note": HOSTILE}],
+        }));
+    }
+    json!({ "node": node, "switch": {"isOn": true, "dirty": 9}, "decisions": decisions })
+}
+
+/// A few nodes behind an API server, with an hour of past.
+async fn small(feed: &Feed, shutdown: &CancellationToken) -> Result<Door, Box<dyn Error>> {
+    let store = Store::in_memory(Limits::default())?;
+    let options = Options { token: Some(TOKEN.to_owned()), ..Options::default() };
+    let server = ApiServer::start(store, options).await;
+    let listener = listen("127.0.0.1:0".parse()?, false).await?;
+    let mut config = Config::new(format!("http://{}", listener.local_addr()?).parse()?);
+    tokio::spawn(server.serve(listener, None, shutdown.clone().cancelled_owned()));
+    let door = Door::new(config.clone());
+    config.auth_info = serde_json::from_value(json!({ "token": TOKEN }))?;
+    let client = Client::try_from(config)?;
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    for definition in api::kind::definitions() {
+        create(&definitions, serde_json::to_value(definition)?).await?;
+    }
+    let nodes: Api<Node> = Api::all(client.clone());
+    for (name, cpus, lent) in [("atlas", 16, 5_200), ("boreas", 16, 6_100), ("ceres", 32, 0)] {
+        create(&nodes, node(name, cpus, lent)).await?;
+    }
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    for (name, qos, cpus) in [
+        ("trading", "LSE", "0,8"),
+        ("cache", "LSR", "1,9"),
+        ("web", "LS", ""),
+        ("transcode", "BE", ""),
+        ("etl", "BE", ""),
+    ] {
+        create(&pods, pod(name, "atlas", qos, cpus)).await?;
+    }
+    create(&pods, pod("shop", "boreas", "LS", "")).await?;
+    for pod in pods.list(&ListParams::default()).await? {
+        let name = pod.metadata.name.unwrap_or_default();
+        let running = Patch::Merge(json!({"status": {"phase": "Running"}}));
+        pods.patch_status(&name, &PatchParams::default(), &running).await?;
+    }
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap",
+    "metadata": {"name": "slo-controller-config"}, "data": {
+        "colocation-config": r#"{"enable":true,"cpuReclaimThresholdPercent":60}"#,
+        "resource-threshold-config":
+            r#"{"clusterStrategy":{"enable":true,"cpuSuppressThresholdPercent":65}}"#,
+        "cpu-burst-config": r#"{"clusterStrategy":{"policy":"sometimes"}}"#,
+    }});
+    create(&Api::<ConfigMap>::default_namespaced(client.clone()), map).await?;
+    let topologies: Api<api::kind::NodeResourceTopology> = Api::all(client.clone());
+    create(&topologies, topology("atlas")).await?;
+    // The past comes before the watches, which speak of now.
+    for made in [node("atlas", 16, 5_200), node("boreas", 16, 6_100), node(HOSTILE, 4, 500)] {
+        let made = object(made)?;
+        feed.change(|world| world.put_node(made));
+    }
+    past(feed)?;
+    let settings = Settings { config_namespace: "default".to_owned(), agents: Agents::Nowhere };
+    tokio::spawn(feed.clone().run(client, settings, shutdown.clone()));
+    feed.until_listed(Duration::from_secs(10)).await;
+    tokio::spawn(go_on(feed.clone(), shutdown.clone()));
+    Ok(door)
+}
+
+async fn create<K>(api: &Api<K>, value: Value) -> Done
+where
+    K: Resource + Clone + std::fmt::Debug + DeserializeOwned + Serialize,
+{
+    api.create(&PostParams::default(), &object(value)?).await?;
+    Ok(())
+}
+
+fn past(feed: &Feed) -> Done {
+    let now = Timestamp::now();
+    for step in 0..60 {
+        let at = now - SignedDuration::from_secs((60 - step) * 60);
+        report(feed, step, at)?;
+        feed.publish(at);
+    }
+    Ok(())
+}
+
+/// One minute of the small cluster.
+fn report(feed: &Feed, step: i64, at: Timestamp) -> Done {
+    let load = load(step);
+    let (atlas, page) = (metric("atlas", at, &load), agent("atlas", at, &load, step % 23 == 22));
+    let calm = Load { lse: 0, lsr: 0, ls: 2_600 + step % 5 * 100, be: 0, system: 200 };
+    let mut boreas = metric("boreas", at, &calm);
+    boreas["status"]["podsMetric"] = json!([]);
+    let (atlas, boreas, page) = (object(atlas)?, object(boreas)?, object(page)?);
+    feed.change(|world| {
+        world.put_metric(atlas);
+        world.put_metric(boreas);
+        world.put_agent("atlas", page);
+    });
+    Ok(())
+}
+
+/// The cluster lives on, faster than a real one.
+async fn go_on(feed: Feed, shutdown: CancellationToken) {
+    let mut step = 60;
+    while !shutdown.is_cancelled() {
+        if report(&feed, step, Timestamp::now()).is_err() {
+            return;
+        }
+        step += 1;
+        tokio::select! {
+            () = tokio::time::sleep(Duration::from_secs(2)) => {}
+            () = shutdown.cancelled() => {}
+        }
+    }
+}
+
+fn large(feed: &Feed, count: i64) -> Done {
+    let now = Timestamp::now();
+    for number in 0..count {
+        let name = format!("node-{number:05}");
+        let made = object(node(&name, 64, 9_000))?;
+        let mut report = metric(&name, now, &load(number));
+        if number % 997 == 5 {
+            // Silent for an hour.
+            report["status"]["updateTime"] =
+                json!((now - SignedDuration::from_hours(1)).to_string());
+        }
+        let report = object(report)?;
+        let pods = [
+            object(pod(&format!("web-{number}"), &name, "LS", ""))?,
+            object(pod(&format!("batch-{number}"), &name, "BE", ""))?,
+        ];
+        feed.change(|world| {
+            world.put_node(made);
+            world.put_metric(report);
+            pods.iter().for_each(|pod| world.put_pod(pod));
+        });
+    }
+    feed.publish(now);
+    Ok(())
+}

@@ -1,0 +1,45 @@
+// What did agents decide, and why?
+import { command, h, headline, link } from "/elements.js";
+import { ago, amount, plural } from "/format.js";
+
+export const title = () => "Decisions";
+
+export function controls(state, refresh) {
+  state.question = { node: "", strategy: "", text: "" };
+  const change = (key) => (event) => {
+    state.question[key] = event.target.value.trim();
+    refresh();
+  };
+  state.strategies = h("select", { onchange: change("strategy") }, h("option", { value: "" }, "any"));
+  return h("div", { class: "controls" },
+    h("label", {}, "Words ", h("input", { type: "search", oninput: change("text") })),
+    h("label", {}, "Node ", h("input", { type: "search", oninput: change("node") })),
+    h("label", {}, "Strategy ", state.strategies));
+}
+
+export const url = (state) => `/api/decisions?${new URLSearchParams(state.question)}`;
+
+export function view(data, state) {
+  const known = new Set([...state.strategies.options].map((option) => option.value));
+  for (const strategy of data.strategies) if (!known.has(strategy)) state.strategies.append(h("option", { value: strategy }, strategy));
+  const text = data.entries.length > 0 ? `The last ${plural(data.entries.length, "decision")}` : "No decisions";
+  const note = data.agents === 0 ? "No agent tells of its decisions." : `Told by ${plural(data.agents, "agent")}, the newest first.`;
+  return [
+    headline("", text, note),
+    data.entries.length === 0
+      ? h("p", { class: "state" }, data.agents === 0 ? "Agents serve their decisions where they serve metrics; none is reached from here." : "Nothing fits, or nothing had to be decided yet.")
+      : h("div", { class: "log" }, data.entries.map(entry)),
+    command("tidepool explain node NODE cpu -o json"),
+  ];
+}
+
+function entry(one) {
+  const key = `${one.node} ${one.strategy} ${one.about} ${one.resource} ${one.since}`;
+  return h("details", { "data-key": key },
+    h("summary", { "data-key": `${key} summary` }, ago(one.since), " ", h("span", { class: "strategy" }, one.strategy), " ", h("strong", {}, one.headline),
+      " ", h("span", { class: "note" }, one.about === "node" ? one.node : `${one.about} on ${one.node}`)),
+    h("p", {}, "Bound by ", h("strong", {}, one.boundBy), ". ", link(`Node ${one.node}`, "nodes", one.node)),
+    h("table", { class: "sum" }, h("tbody", {}, one.lines.map((line, index) =>
+      h("tr", { class: index === one.lines.length - 1 ? "result" : "" },
+        h("td", { class: "number" }, amount(line.amount, one.resource)), h("td", {}, line.label), h("td", { class: "note" }, line.note))))));
+}

@@ -1,0 +1,56 @@
+// Where is the slack?
+import { badge, command, h, headline, link, number, pager, table } from "/elements.js";
+import { ago, bytes, cores, percent, plural } from "/format.js";
+
+export const title = () => "Nodes";
+
+export function controls(state, refresh) {
+  const asked = new URLSearchParams(location.hash.split("?")[1] ?? "");
+  state.question = { sort: "state", state: asked.get("state") ?? "", text: "", page: 0 };
+  const change = (key) => (event) => {
+    state.question[key] = event.target.value;
+    state.question.page = 0;
+    refresh();
+  };
+  const option = (value, text, chosen) => h("option", { value, selected: value === chosen }, text);
+  return h("div", { class: "controls" },
+    h("label", {}, "Name ", h("input", { type: "search", oninput: change("text") })),
+    h("label", {}, "State ", h("select", { onchange: change("state") },
+      [["", "any"], ["safe", "safe"], ["held", "held"], ["unsafe", "unsafe"], ["unknown", "unknown"], ["off", "off"]]
+        .map(([value, text]) => option(value, text, state.question.state)))),
+    h("label", {}, "Order ", h("select", { onchange: change("sort") },
+      [["state", "worst first"], ["name", "name"], ["cpu", "CPU in use"], ["memory", "memory in use"], ["batch", "batch in use"]]
+        .map(([value, text]) => option(value, text, "state")))));
+}
+
+export function url(state) {
+  const { sort, state: wanted, text, page } = state.question;
+  const question = new URLSearchParams({ sort, text, page });
+  if (wanted) question.set("state", wanted);
+  return `/api/nodes?${question}`;
+}
+
+export function view(data, state, refresh) {
+  const rows = data.rows.map((row) => [
+    link(row.name, "nodes", row.name), badge(row.state),
+    number(`${percent(row.used?.milliCpu, row.capacity.milliCpu)} of ${cores(row.capacity.milliCpu)}`),
+    number(row.classes ? cores(row.classes.be) : "–"),
+    number(cores(row.batchLent)),
+    number(`${percent(row.used?.bytes, row.capacity.bytes)} of ${bytes(row.capacity.bytes)}`),
+    number(`${row.bestEffortPods} / ${row.pods}`),
+    row.measured ? ago(row.measured) : "never", row.why,
+  ]);
+  const turn = (page) => {
+    state.question.page = page;
+    refresh();
+  };
+  const whole = data.total === data.all ? plural(data.all, "node") : `${data.total.toLocaleString("en")} of ${plural(data.all, "node")}`;
+  return [
+    headline("", whole, "CPU and memory in use, and what is lent to batch work."),
+    table(["Node", "State", number("CPUs in use"), number("best-effort"), number("lent"),
+      number("memory in use"), number("best-effort / pods"), "Measured", "Why"], rows,
+      data.all === 0 ? "There are no nodes yet." : "No node fits the question."),
+    pager(data, data.page, turn),
+    command("tidepool top -o json"),
+  ];
+}
