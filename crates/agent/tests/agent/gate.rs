@@ -138,9 +138,7 @@ impl Gate {
         match fault {
             Fault::Status(code) => {
                 let status = json!({ "kind": "Status", "code": code, "message": "no" });
-                return Ok(Response::builder()
-                    .status(code)
-                    .body(Body::from(status.to_string()))?);
+                Ok(Response::builder().status(code).body(Body::from(status.to_string()))?)
             }
             Fault::Lost => std::future::pending().await,
             Fault::Unheard => {
