@@ -276,7 +276,8 @@ impl Hands {
             if Instant::now() >= deadline || self.stop.is_cancelled() {
                 return Err(rejected(format!("claim {} was not bound in time", claim.name)));
             }
-            self.rest(&mut CLAIM_PAUSE.clone()).await;
+            let mut pause = CLAIM_PAUSE;
+            self.rest(&mut pause).await;
         }
     }
 

@@ -24,17 +24,21 @@ fn replica(name: &str) -> Options {
 }
 
 async fn ask(address: std::net::SocketAddr, path: &str) -> (u16, String) {
-    let stream = tokio::net::TcpStream::connect(address).await.unwrap();
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+    let stream = tokio::net::TcpStream::connect(address).await.expect("the scheduler answers");
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .expect("the scheduler answers");
     let talking = tokio::spawn(connection);
-    let request = hyper::Request::get(path).header("host", "x").body(String::new()).unwrap();
-    let answer = sender.send_request(request).await.unwrap();
+    let request = hyper::Request::get(path)
+        .header("host", "x")
+        .body(String::new())
+        .expect("the scheduler answers");
+    let answer = sender.send_request(request).await.expect("the scheduler answers");
     let status = answer.status().as_u16();
-    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    let body = answer.into_body().collect().await.expect("the scheduler answers").to_bytes();
     drop(sender);
     let _ = talking.await;
-    (status, String::from_utf8(body.to_vec()).unwrap())
+    (status, String::from_utf8(body.to_vec()).expect("the scheduler answers"))
 }
 
 async fn bound(rig: &Rig, count: usize) {
