@@ -8,7 +8,6 @@ mod text;
 mod view;
 
 use std::io::{self, IsTerminal};
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -75,8 +74,8 @@ const LOOK: Duration = Duration::from_millis(200);
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Snapshot {
     pub(crate) at: Timestamp,
-    pub(crate) overview: Arc<Overview>,
-    pub(crate) nodes: Arc<Vec<NodeRow>>,
+    pub(crate) overview: Overview,
+    pub(crate) nodes: Vec<NodeRow>,
     pub(crate) pods: Vec<PodRow>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) node: Option<NodePage>,
@@ -91,8 +90,8 @@ impl Snapshot {
         });
         Self {
             at: published.at,
-            overview: published.overview.clone(),
-            nodes: published.rows.clone(),
+            overview: published.overview.as_ref().clone(),
+            nodes: published.rows.as_ref().clone(),
             pods,
             node,
         }

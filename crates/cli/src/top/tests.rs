@@ -88,8 +88,8 @@ fn snapshot(world: &World, node: Option<&str>) -> Snapshot {
     let rows = world.rows(now());
     Snapshot {
         at: now(),
-        overview: Arc::new(Overview::of(world, &rows)),
-        nodes: Arc::new(rows),
+        overview: Overview::of(world, &rows),
+        nodes: rows,
         pods: world.pod_rows(),
         node: node.and_then(|node| world.node_page(node, now())),
     }
