@@ -208,7 +208,6 @@ impl Scheduler {
                 seed: options.seed,
                 initial_backoff: options.configuration.initial_backoff,
                 max_backoff: options.configuration.max_backoff,
-                ..EngineOptions::default()
             },
         )?;
         let (held, leadership) = match &options.election {
