@@ -42,7 +42,7 @@ pub use self::files::{File, FileWish, Files};
 pub use self::journal::Journal;
 pub use self::ledger::{Ledger, LedgerError};
 pub use self::place::Place;
-pub use self::reflex::{Grant, Reflex, TICK};
+pub use self::reflex::{Grant, IDLE_TICK, Reflex, TICK};
 pub use self::rounds::Rounds;
 pub use self::scene::{NodeScene, SWITCH, Scene, SharedScene, SystemCpus};
 pub use self::thread::ActThread;

@@ -7,7 +7,6 @@
 //! | task | every | reads |
 //! |---|---|---|
 //! | usage | 1 s | node, NUMA nodes, pods, containers, throttling, best-effort tier, host applications; derives the system |
-//! | fast | 50 ms | CPU of the node and of the best-effort tier |
 //! | node-info | 60 s | topology |
 //! | cold-memory | 5 s | idle pages (gate, kernel) |
 //! | psi | 10 s | pressure of pods and containers (gate) |
@@ -21,7 +20,6 @@
 mod best_effort;
 mod cold;
 mod cpi;
-mod fast;
 mod group;
 mod host_applications;
 mod meter;
@@ -29,6 +27,7 @@ mod node;
 mod pods;
 mod pressure;
 mod resctrl;
+mod room;
 mod schedule;
 mod system;
 mod thread;
@@ -48,14 +47,13 @@ use tracing::{info, warn};
 use self::best_effort::BestEffort;
 use self::cold::ColdMemory;
 use self::cpi::CpiCounters;
-use self::fast::FastSampler;
-pub use self::fast::{Fast, FastSample};
 use self::group::Pass;
 use self::host_applications::HostApplications;
 pub use self::meter::{Meter, MeteredFs};
 use self::node::Node;
 use self::pods::{Extras, Pods};
 use self::resctrl::CacheMonitor;
+use self::room::Enclosing;
 pub use self::schedule::{Schedule, Task};
 pub use self::thread::{CollectThread, Ticks};
 use crate::series::{Measure, Metrics, NodeInfo, StorageInfo, Subject};
@@ -80,7 +78,7 @@ pub struct Collector {
     pods: Pods,
     apps: HostApplications,
     best_effort: BestEffort,
-    fast: FastSampler,
+    enclosing: Enclosing,
     cold: ColdMemory,
     cache: CacheMonitor,
     cpi: CpiCounters,
@@ -104,8 +102,6 @@ impl Collector {
     pub fn new(tree: Tree, settings: CollectSettings, metrics: Metrics) -> Self {
         let fs = tree.shared_fs();
         let tier = &settings.best_effort_cgroup;
-        let fast_interval = settings.fast_interval.unwrap_or(settings.usage_interval);
-        let fast = metrics.fast().clone();
         Self {
             schedule: Schedule::new(tasks(&settings)),
             buffer: Buffer::new(),
@@ -116,7 +112,7 @@ impl Collector {
             pods: Pods::default(),
             apps: HostApplications::default(),
             best_effort: BestEffort::new(tier),
-            fast: FastSampler::new(fs.clone(), tier, fast_interval, fast),
+            enclosing: Enclosing::new(tier),
             cold: ColdMemory::default(),
             cache: CacheMonitor::default(),
             cpi: CpiCounters::default(),
@@ -161,7 +157,6 @@ impl Collector {
     fn run(&mut self, task: Task, now: Duration) -> Result<(), Trouble> {
         match task {
             Task::NodeInfo => self.node_info(now),
-            Task::Fast => self.fast(now),
             Task::Usage => self.usage(now),
             Task::ColdMemory => self.cold_memory(now),
             Task::Pressure => self.pressure(now),
@@ -212,11 +207,6 @@ impl Collector {
         Ok(())
     }
 
-    fn fast(&mut self, now: Duration) -> Result<(), Trouble> {
-        let Self { tree, buffer, settings, fast, .. } = self;
-        Ok(fast.tick(&mut pass(tree, buffer, settings, now))?)
-    }
-
     fn usage(&mut self, now: Duration) -> Result<(), Trouble> {
         let Self { tree, buffer, settings, metrics, .. } = self;
         let counts_cache = self.world.policy.memory == MemoryPolicy::WithPageCache;
@@ -231,6 +221,7 @@ impl Collector {
         self.pods.tick(&mut pass, metrics, extras);
         self.apps.tick(&mut pass, metrics, settings.page_cache || counts_cache);
         let best_effort = self.best_effort.tick(&mut pass, &self.pods, metrics);
+        let room = self.node.memory().map(|memory| self.enclosing.tick(memory, &mut pass, metrics));
         let inputs = system::Inputs {
             node: &self.node,
             pods: &self.pods,
@@ -240,6 +231,7 @@ impl Collector {
         };
         system::derive(&inputs, now, metrics, &mut self.scratch);
         node?;
+        room.transpose()?;
         Ok(best_effort?)
     }
 
@@ -301,7 +293,6 @@ fn pass<'a>(
 /// What is to be done, and how often. The topology comes first: others ask for it.
 fn tasks(settings: &CollectSettings) -> Vec<(Task, Duration)> {
     let mut tasks = vec![(Task::NodeInfo, settings.node_info_interval)];
-    tasks.extend(settings.fast_interval.map(|interval| (Task::Fast, interval)));
     tasks.push((Task::Usage, settings.usage_interval));
     let storage_interval = settings.storage_interval.max(SHORTEST_STORAGE_INTERVAL);
     let gated = [

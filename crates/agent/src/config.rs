@@ -11,6 +11,7 @@ use host::fs::HostFs;
 use tokio::net::TcpListener;
 
 use crate::audit;
+use crate::evict;
 use crate::kubelet;
 use crate::predict::PredictSettings;
 use crate::status::cadence;
@@ -39,6 +40,8 @@ pub struct Config {
     pub audit: audit::Settings,
     /// `None` only looks.
     pub act: Option<Acting>,
+    /// How pods are sent away, by an agent that acts.
+    pub evict: evict::Settings,
     /// Where metrics, health and audit records are served; `None` serves nothing.
     pub listener: Option<TcpListener>,
 }
@@ -101,6 +104,7 @@ impl Config {
             lock: None,
             audit: audit::Settings::default(),
             act: None,
+            evict: evict::Settings::default(),
             listener: None,
         }
     }

@@ -9,12 +9,14 @@
 //! | file | question |
 //! |---|---|
 //! | [`read`] | what of a pod does the agent look at? |
+//! | [`Departure`] | what matters when somebody has to leave? |
 //! | [`asked`] | what is asked for a pod? |
 //! | [`source`] | who is asked now, and when again? |
 //! | [`from_api`] | what does the API server say? |
 //! | [`from_kubelet`] | what does the kubelet say? |
 
 pub mod asked;
+mod departure;
 pub mod from_api;
 pub mod from_kubelet;
 pub mod read;
@@ -24,6 +26,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use asked::{Asked, Bounds, ContainerAsked, EvictionAsked};
+pub use departure::Departure;
 pub use read::NodePod;
 
 /// The pods of this node by uid; unchanged pods keep their `Arc`.

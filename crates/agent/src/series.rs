@@ -18,9 +18,11 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use stats::{Sample, Summary};
 
-use crate::collect::{Fast, Task};
+use crate::collect::Task;
 
-pub use facts::{CacheUse, Cpi, Facts, Health, NodeInfo, PressureSample, QosCacheUse, StorageInfo};
+pub use facts::{
+    CacheUse, Cpi, Facts, Health, MemoryRoom, NodeInfo, PressureSample, QosCacheUse, StorageInfo,
+};
 pub use store::{Store, StoreSize};
 
 /// Whose usage a series tells.
@@ -83,17 +85,11 @@ impl Measure {
 #[derive(Debug, Clone)]
 pub struct Metrics {
     store: Arc<Mutex<Store>>,
-    fast: Fast,
 }
 
 impl Metrics {
     pub fn new(store: Store) -> Self {
-        Self { store: Arc::new(Mutex::new(store)), fast: Fast::default() }
-    }
-
-    /// The last seconds of the node in twenty samples each.
-    pub fn fast(&self) -> &Fast {
-        &self.fast
+        Self { store: Arc::new(Mutex::new(store)) }
     }
 
     /// Pressure of a pod or container, when it was last read.

@@ -8,6 +8,7 @@
 //! whenever one of them changes. The kernel half reads the newest world at the start of a tick and
 //! never waits for one. What it measured goes back through [`Metrics`](crate::series::Metrics).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -49,6 +50,8 @@ pub struct NodeView {
     pub allocatable: Amounts,
     /// `node.koordinator.sh/raw-allocatable`: what the node offers before amplification.
     pub raw_allocatable: Option<Amounts>,
+    /// Batch and mid resources of `status.allocatable`; one that is not there is not lent.
+    pub lent: BTreeMap<&'static str, i64>,
 }
 
 impl NodeView {
@@ -192,8 +195,6 @@ pub struct CollectSettings {
     pub page_cache: bool,
     /// `--enable-resctrl-collector`; the gate must be on too.
     pub resctrl: bool,
-    /// Period of the node-level fast sampler; `None` turns it off.
-    pub fast_interval: Option<Duration>,
     pub gates: Gates<AgentGate>,
     /// Directory of the best-effort tier below the cgroup root, without a leading slash.
     pub best_effort_cgroup: String,
@@ -215,7 +216,6 @@ impl Default for CollectSettings {
             resctrl_interval: Duration::from_secs(10),
             page_cache: false,
             resctrl: false,
-            fast_interval: Some(Duration::from_millis(50)),
             gates: Gates::default(),
             best_effort_cgroup: "kubepods/besteffort".to_owned(),
             max_points: 4_000_000,

@@ -4,6 +4,7 @@
 //! defaults, one without a NodeMetric is measured by the default policy. A NodeSLO that is deleted
 //! is followed for another minute, in case it is only being made anew, and then counts as silent.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -166,7 +167,15 @@ fn node_view(node: &Node) -> NodeView {
         capacity: of(status.and_then(|status| status.capacity.as_ref())),
         allocatable: of(status.and_then(|status| status.allocatable.as_ref())),
         raw_allocatable: RAW_ALLOCATABLE.get(&node.metadata).map(|list| both(&list)),
+        lent: lent(status.and_then(|status| status.allocatable.as_ref())),
     }
+}
+
+/// Milli-cores and bytes, as the wire counts these.
+fn lent(allocatable: Option<&WireList>) -> BTreeMap<&'static str, i64> {
+    let list = allocatable.map(amounts).unwrap_or_default();
+    let names = [BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY];
+    names.into_iter().filter_map(|name| Some((name, list.get(name)?.value()))).collect()
 }
 
 fn both(list: &ResourceList) -> Amounts {

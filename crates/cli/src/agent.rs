@@ -78,6 +78,9 @@ pub(crate) struct Arguments {
     /// Give every kernel file back when the agent is told to end
     #[arg(long, env = "TIDEPOOL_CLEANUP_ON_EXIT", conflicts_with = "observe_only")]
     cleanup_on_exit: bool,
+    /// Kill the processes of a best-effort pod that was asked to leave in vain while memory runs out
+    #[arg(long, conflicts_with = "observe_only")]
+    kill_on_critical_memory: bool,
     /// Features to turn on and off: A=true,B=false
     #[arg(long, value_name = "LIST", default_value = "")]
     feature_gates: String,
@@ -183,6 +186,7 @@ impl Arguments {
                 cleanup_on_exit: self.cleanup_on_exit,
                 ..Acting::new(self.state_dir.clone())
             }),
+            evict: evictions(self.kill_on_critical_memory),
             audit: audit::Settings {
                 log: Some(audit::LogSettings {
                     dir: self.state_dir.join("audit"),
@@ -238,4 +242,13 @@ fn access(tls: KubeletTls, ca: Option<PathBuf>, identity: Identity, read_only: u
 fn service_account() -> Identity {
     let token = Path::new(SERVICE_ACCOUNT).join("token");
     if token.exists() { Identity::TokenFile(token) } else { Identity::Nobody }
+}
+/// How long memory must have been critical before processes are killed.
+const KILL_AFTER: Duration = Duration::from_secs(10);
+
+/// How pods are sent away, and whether killing is the last rung.
+fn evictions(kills: bool) -> agent::evict::Settings {
+    let mut settings = agent::evict::Settings::default();
+    settings.manners.kill_after = kills.then_some(KILL_AFTER);
+    settings
 }

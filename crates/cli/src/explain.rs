@@ -1,13 +1,16 @@
 //! `tidepool explain`: where does a number come from, and why is a pod where it is?
 //!
-//! The objects are fetched and given to the very function the manager or the scheduler uses, so
-//! that what is explained is what happens.
+//! What a node lends, and where a pod is: the objects are fetched and given to the very function the
+//! manager or the scheduler uses, so that what is explained is what happens. What a node holds back: its
+//! agent is asked.
 
+mod decisions;
 mod lines;
 mod pod;
 
 use std::collections::BTreeMap;
 
+use agent::act::Resource;
 use anyhow::Context;
 use api::config::{Config, NodeView, Options as Checks};
 use api::kind::{Device, NodeMetric, NodeResourceTopology};
@@ -24,6 +27,7 @@ use overcommit::plan::{Options, Why};
 use overcommit::{Inputs, Strategies};
 use serde::Serialize;
 
+use self::decisions::Where;
 use crate::object::Cluster;
 use crate::{Outcome, output};
 
@@ -43,7 +47,7 @@ impl Command {
     }
 }
 
-/// Explain what a node lends out
+/// Explain what a node lends out, or holds back
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct NodeArguments {
@@ -51,7 +55,7 @@ pub(crate) struct NodeArguments {
     name: String,
     /// Which of its resources
     #[arg(value_enum)]
-    what: Lent,
+    what: What,
     /// Print for programs
     #[arg(short, long, value_enum)]
     output: Option<output::Format>,
@@ -59,20 +63,40 @@ pub(crate) struct NodeArguments {
     #[arg(long, default_value = NAMESPACE)]
     config_namespace: String,
     #[command(flatten)]
+    place: Where,
+    #[command(flatten)]
     cluster: Cluster,
 }
 
 const EXAMPLES: &str = "\
 Examples:
   tidepool explain node n1 batch
-  tidepool explain node n1 mid -o json";
+  tidepool explain node n1 cpu -o json";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Lent {
+enum What {
     /// What batch work may have: kubernetes.io/batch-cpu and batch-memory
     Batch,
     /// What online pods will not need soon: kubernetes.io/mid-cpu and mid-memory
     Mid,
+    /// What best-effort may use of the CPUs right now
+    Cpu,
+    /// How far the node is from sending pods away for memory
+    Memory,
+    /// Who may use which part of the last-level cache
+    Cache,
+}
+
+impl What {
+    /// What the node's agent is asked about; `None` for what the node lends.
+    fn held(self) -> Option<Resource> {
+        match self {
+            Self::Batch | Self::Mid => None,
+            Self::Cpu => Some(Resource::Cpu),
+            Self::Memory => Some(Resource::Memory),
+            Self::Cache => Some(Resource::Cache),
+        }
+    }
 }
 
 /// The same for people and programs.
@@ -105,6 +129,11 @@ struct Found {
 
 impl NodeArguments {
     async fn run(self) -> anyhow::Result<Outcome> {
+        if let Some(resource) = self.what.held() {
+            let shown = self.place.node(&self.cluster, &self.name, resource).await?;
+            print(self.output, &shown)?;
+            return Ok(Outcome::Done);
+        }
         let session = self.cluster.connect().await?;
         let found = Found::fetch(session.client(), &self.name, &self.config_namespace).await?;
         let explanation = self.explain(&found, Timestamp::now())?;
@@ -123,14 +152,16 @@ impl NodeArguments {
         let why = found.why(&view, now).with_context(|| {
             format!("{object}: colocation-config cannot be used; run `tidepool config check`")
         })?;
-        let sums = match self.what {
-            Lent::Batch => explain::batch(&why, &view),
-            Lent::Mid => explain::mid(&why, &view),
-        };
         let facts = NodeFacts::read(&found.node);
-        let (names, shown) = match self.what {
-            Lent::Batch => (["kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"], facts.batch),
-            Lent::Mid => (["kubernetes.io/mid-cpu", "kubernetes.io/mid-memory"], facts.mid),
+        let (sums, names, shown) = match self.what {
+            What::Mid => {
+                let names = ["kubernetes.io/mid-cpu", "kubernetes.io/mid-memory"];
+                (explain::mid(&why, &view), names, facts.mid)
+            }
+            _ => {
+                let names = ["kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"];
+                (explain::batch(&why, &view), names, facts.batch)
+            }
         };
         let count = |shown: overcommit::facts::Shown| shown.allocatable.map(units::Quantity::value);
         let [cpu, memory] = names;
@@ -142,6 +173,13 @@ impl NodeArguments {
             resources: sums.into_iter().flatten().collect(),
             shown: [(cpu, count(shown.cpu)), (memory, count(shown.memory))].into(),
         })
+    }
+}
+
+fn print(format: Option<output::Format>, shown: &decisions::Shown) -> anyhow::Result<()> {
+    match format {
+        Some(format) => output::print_as(format, shown),
+        None => output::print(&decisions::text(shown, Timestamp::now())),
     }
 }
 

@@ -46,14 +46,16 @@ pub(crate) fn run(
 }
 
 impl Cluster {
+    /// Where `tidepool up` keeps its files, if its cluster is the one that is meant.
+    pub(crate) fn own(&self) -> anyhow::Result<Option<PathBuf>> {
+        let dir = self.state_dir.resolve()?;
+        let is_other = self.kubeconfig.is_some() || std::env::var_os("KUBECONFIG").is_some();
+        Ok((!is_other && state::kubeconfig(&dir).exists()).then_some(dir))
+    }
+
     pub(crate) async fn connect(&self) -> anyhow::Result<Session> {
-        let mine = state::kubeconfig(&self.state_dir.resolve()?);
-        let from_environment = std::env::var_os("KUBECONFIG").is_some();
-        let file = match &self.kubeconfig {
-            Some(path) => Some(path),
-            None if !from_environment && mine.exists() => Some(&mine),
-            None => None,
-        };
+        let own = self.own()?.map(|dir| state::kubeconfig(&dir));
+        let file = self.kubeconfig.as_ref().or(own.as_ref());
         let kubeconfig = match file {
             Some(path) => Kubeconfig::read_from(path),
             None => Kubeconfig::read(),

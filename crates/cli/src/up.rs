@@ -23,6 +23,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ::api::protocol::gate::AgentGate;
 use anyhow::Context;
 use apiserver::store::{Limits, Store};
 use clap::Args;
@@ -245,10 +246,14 @@ impl Plan {
         let dir = state::agent(&self.dir);
         let listener = agent_listener(&dir)
             .inspect_err(|error| warn!(%error, "the agent's decisions are not served"));
-        let config = agent::Config {
+        let mut config = agent::Config {
             listener: listener.ok(),
             ..agent::Config::one_machine(self.node.clone(), host, &self.cgroup_root, dir)
         };
+        // As the reference's chart has it; the NodeSLO decides whether anybody is evicted.
+        for gate in [AgentGate::BECPUEvict, AgentGate::BEMemoryEvict] {
+            config.gates.set(gate, true);
+        }
         Some(match self.in_memory {
             true => config.without_files(),
             false => config,

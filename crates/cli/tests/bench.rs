@@ -54,3 +54,33 @@ fn a_start_is_measured_on_disk_only() {
         .expect("the binary was built with this test");
     assert_eq!(output.status.code(), Some(2));
 }
+
+#[test]
+fn every_mix_of_pods_is_scheduled_and_agrees_with_a_second_look() {
+    for mix in ["basic", "affinity", "spread", "numa", "loadaware", "preempt"] {
+        let output = Command::new(TIDEPOOL)
+            .args(["bench", "scheduler", "--nodes", "30", "--pods", "100", "--json", "--mix", mix])
+            .output()
+            .expect("the binary was built with this test");
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+        assert!(output.status.success(), "{mix}: {errors}{report}");
+        assert_eq!(report["mix"], mix);
+        assert_eq!(report["equal_to_brute_force"], true, "{report}");
+        for key in ["decisions_per_s", "p99_us", "rss_mib", "placed"] {
+            assert!(is_positive(&report, key), "{mix}: {key} in {report}");
+        }
+    }
+}
+
+#[test]
+fn pods_are_bound_through_the_api_beside_a_binder_that_decides_nothing() {
+    let output = Command::new(TIDEPOOL)
+        .args(["bench", "scheduler", "--nodes", "20", "--pods", "60", "--through-api", "--json"])
+        .output()
+        .expect("the binary was built with this test");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    for key in ["pods_per_s", "null_pods_per_s", "ratio"] {
+        assert!(is_positive(&report["through_api"], key), "{key} in {report}");
+    }
+}

@@ -33,7 +33,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::protocol::gate::{Gates, SchedulerGate};
-use api::scheduler::{Configuration, Lease, Point, Profile};
+use api::protocol::name::SCHEDULER_PROFILE;
+use api::protocol::resource::{BATCH_CPU, BATCH_MEMORY};
+use api::scheduler::args::WeighedResource;
+use api::scheduler::file::{Mention, Plugins};
+use api::scheduler::{Configuration, Lease, Point, Profile, merge};
 use kube::Client;
 use prometheus::Registry;
 use sched::scheduler::{Options as EngineOptions, ProfileError, Scheduler as Engine};
@@ -94,17 +98,33 @@ impl Default for Options {
 
 impl Options {
     /// For a scheduler that shares its process with everything else: alone, without ports, for
-    /// pods that name no scheduler and for those that name ours.
+    /// pods that name no scheduler and for those that name ours, with the plugins of co-location.
     pub fn on_one_machine() -> Self {
         let mut options = Self { listen: None, ..Self::default() };
-        let named = options.configuration.profiles.first().cloned();
-        let plain = named
-            .map(|profile| Profile { scheduler_name: "default-scheduler".to_owned(), ..profile });
-        options.configuration.profiles.extend(plain);
+        options.configuration.profiles =
+            vec![colocation(SCHEDULER_PROFILE), colocation("default-scheduler")];
         options
     }
 }
 
+/// The default plugins with load and CPU topology, and the arguments the reference ships: batch
+/// resources count in the score, and nodes are not refused for their load.
+fn colocation(scheduler_name: &str) -> Profile {
+    let mut plugins = Plugins::default();
+    for name in ["LoadAwareScheduling", "NodeNUMAResource"] {
+        plugins.multi_point.enabled.push(Mention { name: name.to_owned(), weight: None });
+    }
+    let mut profile = Profile::plain(scheduler_name);
+    profile.points = merge::merge(&plugins, "plugins", &mut Vec::new());
+    let load = &mut profile.arguments.load_aware;
+    load.filter_expired_node_metrics = false;
+    load.node_metric_expiration_seconds = 300;
+    load.usage_thresholds.values_mut().for_each(|percent| *percent = 0);
+    let batch = [BATCH_CPU, BATCH_MEMORY];
+    let batch = batch.map(|name| WeighedResource { name: name.to_owned(), weight: 1 });
+    profile.arguments.fit.scoring_strategy.resources.extend(batch);
+    profile
+}
 /// The lease of a configuration, in the name of this replica.
 pub fn candidacy(lease: &Lease, identity: String) -> election::Settings {
     election::Settings {
@@ -263,19 +283,7 @@ impl Scheduler {
             electing.spawn(election::run(client, settings, held, candidacy.clone()));
         }
 
-        let end = tokio::select! {
-            () = shutdown.cancelled() => Ok(()),
-            Some(end) = electing.join_next() => Err(match end {
-                Ok(End::Lost) => SchedulerError::LostLease,
-                _ => SchedulerError::Ended("the election"),
-            }),
-            Some(_) = driving.join_next() => Err(SchedulerError::Ended("the engine")),
-            Some(_) = helpers.join_next() => Err(SchedulerError::Ended("a watch or a server")),
-        };
-        match &end {
-            Ok(()) => info!("stopping"),
-            Err(error) => error!(%error, "stopping"),
-        }
+        let end = until_end(&shutdown, &mut electing, &mut driving, &mut helpers).await;
         deciding.cancel();
         while driving.join_next().await.is_some() {}
         writing.cancel();
@@ -286,6 +294,29 @@ impl Scheduler {
         while helpers.join_next().await.is_some() {}
         end
     }
+}
+
+/// Waits for the stop, or for a part that ends by itself.
+async fn until_end(
+    shutdown: &CancellationToken,
+    electing: &mut JoinSet<End>,
+    driving: &mut JoinSet<()>,
+    helpers: &mut JoinSet<()>,
+) -> Result<(), SchedulerError> {
+    let end = tokio::select! {
+        () = shutdown.cancelled() => Ok(()),
+        Some(end) = electing.join_next() => Err(match end {
+            Ok(End::Lost) => SchedulerError::LostLease,
+            _ => SchedulerError::Ended("the election"),
+        }),
+        Some(_) = driving.join_next() => Err(SchedulerError::Ended("the engine")),
+        Some(_) = helpers.join_next() => Err(SchedulerError::Ended("a watch or a server")),
+    };
+    match &end {
+        Ok(()) => info!("stopping"),
+        Err(error) => error!(%error, "stopping"),
+    }
+    end
 }
 
 fn hands(

@@ -11,6 +11,9 @@
 //!
 //! The maximum and not the average is taken, because a service that needed its CPUs a moment ago will
 //! need them again in a moment.
+//!
+//! A load that jumps shows only a part of itself: it began within the sample, and best-effort still had
+//! the CPUs. So what it rose by is kept free once more, until quiet time proves that it was all.
 
 use std::time::Duration;
 
@@ -24,6 +27,12 @@ pub const QUIET: Duration = Duration::from_secs(1);
 
 /// What of the machine the frame grows by in a second.
 const GROWTH: Percent = Percent(10);
+
+/// A rise by this part of the machine, above all that is remembered, is a jump.
+const JUMP: Percent = Percent(10);
+
+/// So many samples make a past that a jump can be told from.
+const PAST: u8 = 2;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
@@ -49,6 +58,8 @@ pub struct State {
     pub granted: MilliCpu,
     /// Use above best-effort, newest last.
     recent: [MilliCpu; MEMORY],
+    /// Samples seen, as far as it matters.
+    seen: u8,
     quiet: Duration,
 }
 
@@ -57,6 +68,8 @@ pub struct Why {
     /// The most that was used above best-effort lately.
     pub protected: MilliCpu,
     pub leaves: MilliCpu,
+    /// What is kept free besides because the load jumped in this sample.
+    pub jump: MilliCpu,
     pub step: Step,
 }
 
@@ -75,6 +88,7 @@ impl State {
         Self {
             granted: granted.max(settings.floor),
             recent: [MilliCpu::ZERO; MEMORY],
+            seen: 0,
             quiet: Duration::ZERO,
         }
     }
@@ -83,17 +97,21 @@ impl State {
 /// The state after a sample, and why. The grant may have changed by a little; writing it is worth
 /// while only when [`is_worth_writing`] says so.
 pub fn decide(settings: &Settings, state: &State, sample: &Sample) -> (State, Why) {
+    let used = (sample.node - sample.best_effort).max(MilliCpu::ZERO);
+    let rise = used - state.recent.iter().copied().max().unwrap_or_default();
     let mut recent = state.recent;
     recent.rotate_left(1);
     if let Some(newest) = recent.last_mut() {
-        *newest = (sample.node - sample.best_effort).max(MilliCpu::ZERO);
+        *newest = used;
     }
     let protected = recent.iter().copied().max().unwrap_or_default();
     let allowed = settings.threshold.apply(settings.capacity, Rounding::Down);
     let leaves = (allowed - protected).max(settings.floor);
+    let is_jump = state.seen >= PAST && rise >= JUMP.apply(settings.capacity, Rounding::Up);
+    let jump = if is_jump { rise } else { MilliCpu::ZERO };
 
     let (granted, quiet, step) = if leaves < state.granted {
-        (leaves, Duration::ZERO, Step::Shrink)
+        ((leaves - jump).max(settings.floor), Duration::ZERO, Step::Shrink)
     } else if leaves == state.granted {
         (leaves, state.quiet.saturating_add(sample.elapsed), Step::Hold)
     } else {
@@ -104,7 +122,8 @@ pub fn decide(settings: &Settings, state: &State, sample: &Sample) -> (State, Wh
             ((state.granted + growth(settings, sample.elapsed)).min(leaves), quiet, Step::Grow)
         }
     };
-    (State { granted, recent, quiet }, Why { protected, leaves, step })
+    let seen = state.seen.saturating_add(1);
+    (State { granted, recent, seen, quiet }, Why { protected, leaves, jump, step })
 }
 
 /// Growth for this much time, never none.
@@ -151,8 +170,22 @@ mod tests {
     fn a_step_of_online_load_is_answered_in_one_sample() {
         let (calm, _) = after(&State::new(&settings()), 1_000, 5);
         assert_eq!(calm.granted, MilliCpu(9_400));
-        let (state, why) = after(&calm, 7_000, 1);
-        assert_eq!((state.granted, why.step), (MilliCpu(3_400), Step::Shrink));
+        let (state, why) = after(&calm, 2_500, 1);
+        assert_eq!((state.granted, why.step), (MilliCpu(7_900), Step::Shrink));
+    }
+
+    #[test]
+    fn a_jump_is_kept_free_twice() {
+        let (calm, _) = after(&State::new(&settings()), 1_000, 5);
+        let (state, why) = after(&calm, 3_600, 1);
+        assert_eq!((why.leaves, why.jump), (MilliCpu(6_800), MilliCpu(2_600)));
+        assert_eq!((state.granted, why.step), (MilliCpu(4_200), Step::Shrink));
+        let (state, why) = after(&state, 3_600, 19);
+        assert_eq!((state.granted, why.jump), (MilliCpu(4_200), MilliCpu(0)), "a quiet second");
+        let (state, _) = after(&state, 3_600, 40);
+        assert_eq!(state.granted, MilliCpu(6_800), "it was all");
+        let (first, why) = after(&State::new(&settings()), 7_000, 1);
+        assert_eq!((first.granted, why.jump), (MilliCpu(3_400), MilliCpu(0)), "no past, no jump");
     }
 
     #[test]
@@ -197,6 +230,28 @@ mod tests {
     }
 
     proptest! {
+        /// Whatever came before, a load is answered in its own sample, and never by giving more than a
+        /// sample's growth.
+        #[test]
+        fn the_frame_shrinks_at_once_and_grows_slowly(
+            loads in proptest::collection::vec((0..20_000i64, 1..200u64), 1..100),
+        ) {
+            let mut state = State::new(&settings());
+            for (load, millis) in loads {
+                let elapsed = Duration::from_millis(millis);
+                let sample = Sample { elapsed, ..sample(load) };
+                let (next, why) = decide(&settings(), &state, &sample);
+                let leaves = MilliCpu(10_400 - load).max(settings().floor);
+                prop_assert!(next.granted <= leaves, "{load} leaves {leaves}, {why:?}");
+                let most = state.granted + growth(&settings(), elapsed);
+                prop_assert!(next.granted <= most, "grew by more than {most}");
+                // Deciding on a quiet sample again changes nothing downwards.
+                let (again, _) = decide(&settings(), &next, &sample);
+                prop_assert!(again.granted >= next.granted);
+                state = next;
+            }
+        }
+
         #[test]
         fn the_grant_stays_between_floor_and_threshold(
             loads in proptest::collection::vec(-5_000..40_000i64, 1..100),

@@ -110,22 +110,21 @@ impl Cycle<'_> {
 
     /// The ranking's best node that leaves room for those promised some.
     fn decide_by_rank(&mut self, standing: &mut Standing, pod: PodIx) -> Decision {
-        let mut aside: Vec<(NodeIx, i64, Judgement)> = Vec::new();
+        let mut aside: Vec<(NodeIx, i64)> = Vec::new();
         let found = loop {
             let Some((node, total)) = standing.best() else { break None };
-            let judgement = self.fits_with_nominated(standing, pod, node);
-            if judgement.verdict.is_ok() {
+            if self.fits_with_nominated(standing, pod, node).verdict.is_ok() {
                 break Some((node, total));
             }
             standing.exclude(self.snapshot, node);
-            aside.push((node, total, judgement));
+            aside.push((node, total));
         };
         let second = found.and_then(|_| standing.second(self.snapshot));
-        for (node, total, _) in &aside {
+        for (node, total) in &aside {
             standing.restore(self.snapshot, *node, *total);
         }
         let Some((node, total)) = found else {
-            let known = aside.into_iter().map(|(node, _, judgement)| (node, judgement)).collect();
+            let known = self.without_room(standing, pod);
             return Decision::Reject(self.refuse(standing, &known));
         };
         Decision::Place(Choice {
@@ -152,18 +151,15 @@ impl Cycle<'_> {
             feasible: u32::try_from(pass.feasible()).ok(),
             second,
             was_nominated: false,
-            parts: standing.parts(self.snapshot, node),
+            parts: standing.parts_in(self.snapshot, pass, node),
         })
     }
 
-    /// Nodes that fit, but not together with the pods nominated to them.
+    /// Nodes that do not fit together with the pods nominated to them. That pass comes first, so
+    /// its reasons are the ones to be told.
     fn without_room(&mut self, standing: &mut Standing, pod: PodIx) -> BTreeMap<NodeIx, Judgement> {
-        let nodes: Vec<NodeIx> = self
-            .nominator
-            .nodes()
-            .filter_map(|name| self.snapshot.node_by_name(*name))
-            .filter(|node| standing.judgement(*node).verdict.is_ok())
-            .collect();
+        let nodes: Vec<NodeIx> =
+            self.nominator.nodes().filter_map(|name| self.snapshot.node_by_name(*name)).collect();
         let judged = nodes
             .into_iter()
             .map(|node| (node, self.fits_with_nominated(standing, pod, node)))

@@ -2,6 +2,7 @@
 
 use crate::plugin::Plugin;
 use crate::plugins::{self, ArgsError, DEFAULT_PREEMPTION};
+use crate::preempt::Sample;
 use crate::profile::{Point, Profile};
 use crate::snapshot::Snapshot;
 
@@ -19,6 +20,8 @@ pub struct Framework {
     pub reserves: Vec<PluginIx>,
     pub patches: Vec<PluginIx>,
     pub preempts: bool,
+    /// How far preemption looks where it cannot look at everything.
+    pub sample: Sample,
 }
 
 /// Why a profile cannot be used.
@@ -42,6 +45,10 @@ impl Framework {
             reserves: Vec::new(),
             patches: Vec::new(),
             preempts: false,
+            sample: profile
+                .args
+                .get(DEFAULT_PREEMPTION)
+                .map_or(Ok(Sample::default()), Sample::read)?,
         };
         for point in Point::ALL {
             for enabled in profile.at(point) {

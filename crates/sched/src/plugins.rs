@@ -17,17 +17,17 @@ mod node_name;
 mod node_ports;
 mod node_resources_fit;
 mod node_unschedulable;
+mod numa_resource;
 #[cfg(test)]
 mod rig;
-mod numa_resource;
 mod scarce_resources;
 mod scheduling_gates;
 mod scheduling_hint;
 mod spread;
 mod taint_toleration;
-mod volumes;
 #[cfg(test)]
 mod trial;
+mod volumes;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;

@@ -24,7 +24,11 @@ pub use ledger::Ledgers;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use serde::Deserialize;
+use serde_json::Value;
+
 use crate::cycle::{Cycle, Refused};
+use crate::plugins::{ArgsError, DEFAULT_PREEMPTION, read_args};
 use crate::snapshot::{NodeIx, PodIx};
 use crate::standing::cache::Standings;
 use crate::time::Time;
@@ -73,11 +77,37 @@ pub struct Search<'a> {
 const NO_VICTIMS: &str = "No preemption victims found for incoming pod";
 const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
 
-/// How many candidates are enough when not all are looked at.
-pub fn sample_size(nodes: usize) -> usize {
-    const PERCENT: usize = 10;
-    const AT_LEAST: usize = 100;
-    nodes.min((nodes * PERCENT / 100).max(AT_LEAST))
+/// How many candidates are enough when not all are looked at: args of DefaultPreemption.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct Sample {
+    min_candidate_nodes_percentage: usize,
+    min_candidate_nodes_absolute: usize,
+}
+
+impl Default for Sample {
+    fn default() -> Self {
+        Self { min_candidate_nodes_percentage: 10, min_candidate_nodes_absolute: 100 }
+    }
+}
+
+impl Sample {
+    pub fn read(args: &Value) -> Result<Self, ArgsError> {
+        let sample: Self = read_args(DEFAULT_PREEMPTION, args)?;
+        let refuse = |problem: &str| {
+            Err(ArgsError { plugin: DEFAULT_PREEMPTION, problem: problem.to_owned() })
+        };
+        match (sample.min_candidate_nodes_percentage, sample.min_candidate_nodes_absolute) {
+            (101.., _) => refuse("minCandidateNodesPercentage: must be between 0 and 100"),
+            (0, 0) => refuse("minCandidateNodesPercentage and -Absolute cannot both be 0"),
+            _ => Ok(sample),
+        }
+    }
+
+    fn size(self, nodes: usize) -> usize {
+        let share = nodes.saturating_mul(self.min_candidate_nodes_percentage) / 100;
+        nodes.min(share.max(self.min_candidate_nodes_absolute))
+    }
 }
 
 impl Search<'_> {
@@ -142,7 +172,7 @@ impl Search<'_> {
     ) -> (Option<NodeIx>, BTreeMap<String, u32>) {
         let tie = dry.standing.class().tie ^ self.seed;
         let start = usize::try_from(tie % nodes.len().max(1) as u64).unwrap_or(0);
-        let enough = sample_size(nodes.len());
+        let enough = dry.cycle.framework.sample.size(nodes.len());
         let mut failures = BTreeMap::new();
         let mut best: Option<(Cost, u64, NodeIx)> = None;
         let mut found = 0;
@@ -194,13 +224,39 @@ fn count(counts: &mut BTreeMap<String, u32>, reasons: &[String], nodes: u32) {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     /// F5 of the specification.
     #[test]
     fn a_tenth_of_the_nodes_and_at_least_a_hundred_is_enough() {
+        let sample = Sample::default();
         for (nodes, want) in [(50, 50), (500, 100), (3000, 300), (0, 0)] {
-            assert_eq!(sample_size(nodes), want, "{nodes} nodes");
+            assert_eq!(sample.size(nodes), want, "{nodes} nodes");
+        }
+    }
+
+    #[test]
+    fn args_are_read_strictly() {
+        let cases = [
+            ("absent", Value::Null, true),
+            (
+                "both",
+                json!({"minCandidateNodesPercentage": 5, "minCandidateNodesAbsolute": 7}),
+                true,
+            ),
+            ("unknown", json!({"minCandidates": 5}), false),
+            ("too many", json!({"minCandidateNodesPercentage": 101}), false),
+            ("negative", json!({"minCandidateNodesAbsolute": -1}), false),
+            (
+                "none",
+                json!({"minCandidateNodesPercentage": 0, "minCandidateNodesAbsolute": 0}),
+                false,
+            ),
+        ];
+        for (name, args, want) in cases {
+            assert_eq!(Sample::read(&args).is_ok(), want, "{name}");
         }
     }
 }

@@ -31,7 +31,7 @@ pub use change::{Change, Key, Update};
 
 use crate::cycle::Choice;
 use crate::framework::{BuildError, Framework};
-use crate::model::Symbol;
+use crate::model::{Class, Symbol};
 use crate::plugin::{Event, Subject};
 use crate::plugins::TABLE;
 use crate::preempt::{Budgets, Ledgers};
@@ -122,6 +122,8 @@ pub struct Scheduler {
     preempting: HashSet<Uid>,
     placements: Placements,
     touched: Vec<NodeIx>,
+    /// Pods that gave up a promise: the room kept for them is there for others, who must be told.
+    released: Vec<Arc<Class>>,
 }
 
 impl Scheduler {
@@ -157,6 +159,7 @@ impl Scheduler {
             preempting: HashSet::new(),
             placements: Placements::default(),
             touched: Vec::new(),
+            released: Vec::new(),
         })
     }
 
@@ -238,12 +241,33 @@ impl Scheduler {
 
     /// Promises a pod room on a node.
     fn promise(&mut self, pod: PodIx, node: Symbol) {
-        self.withdraw(pod);
+        let promised = self.snapshot.pods.get(pod).and_then(|found| found.nominated);
+        if promised == Some(node) {
+            self.withdraw(pod);
+        } else {
+            self.release(pod);
+        }
         if let Some(found) = self.snapshot.pods.get_mut(pod) {
             found.nominated = Some(node);
             self.nominator.nominate(&found.uid, found.class.priority, node);
         }
         self.touch_named(node);
+    }
+
+    /// Takes a promise back, to the benefit of others; says whether there was one.
+    fn release(&mut self, pod: PodIx) -> bool {
+        let was_promised = self.withdraw(pod);
+        if let Some(found) = self.snapshot.pods.get(pod).filter(|_| was_promised) {
+            self.released.push(Arc::clone(&found.class));
+        }
+        was_promised
+    }
+
+    /// Tells waiting pods of room that was kept for others.
+    fn tell_released(&mut self, now: Time) {
+        for class in std::mem::take(&mut self.released) {
+            self.pod_event(Actions::DELETE, Some(class), None, now);
+        }
     }
 
     /// Takes a promise back; says whether there was one.

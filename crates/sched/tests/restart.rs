@@ -4,6 +4,8 @@
 //! all classes that come and go. Before each decision a second scheduler is given the objects as
 //! they are now; both must choose the same node and the same CPUs, or tell the same reasons.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on may stop")]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

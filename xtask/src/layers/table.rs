@@ -59,7 +59,7 @@ pub(crate) const TABLE: &[Row] = &[
     row("cluster", These(&["api", "host", "apiserver"]), Shell, 20_000),
     row("sim", These(&["qos", "overcommit", "sched", "desched", "api", "apiserver"]), Shell, 8_000),
     row("dashboard", These(&["api", "stats"]), Shell, 3_000),
-    row("tidepool", Everything, Shell, 8_000),
+    row("tidepool", Everything, Shell, 10_000),
     row("guest-init", These(&[]), Shell, 400),
     row("testkit", These(&["host", "api", "apiserver"]), Shell, 4_000),
     // It records hosts.

@@ -4,6 +4,9 @@
 //! What lies between them is the online side's, and [`qos::frame`] says what it leaves. The answer is
 //! the quota of the tier, a wish like any other.
 //!
+//! While best-effort does nothing there is nothing to hold back, its last limit stands, and four looks a
+//! second are enough to see it begin: waking up is most of what a look costs.
+//!
 //! v1 refuses a parent's quota below a child's, so the children that have one are held to the same.
 
 use std::time::Duration;
@@ -13,12 +16,18 @@ use host::fs::Buffer;
 use host::{FileError, Reading};
 use qos::claim::{Bound, Rank, Value};
 use qos::frame::{self, Sample, Settings, State, Why};
-use units::{Micros, MilliCpu};
+use units::{Micros, MilliCpu, Percent, Rounding};
 
 use super::{Place, Wish};
 
 /// How often it looks.
 pub const TICK: Duration = Duration::from_millis(50);
+
+/// How often it looks while best-effort is idle.
+pub const IDLE_TICK: Duration = Duration::from_millis(250);
+
+/// Best-effort that uses less of the machine is idle.
+const IDLE: Percent = Percent(1);
 
 /// The period the quota is for.
 const PERIOD: Micros = Micros(100_000);
@@ -32,6 +41,7 @@ pub struct Reflex {
     last: Option<Moment>,
     state: Option<State>,
     written: Option<MilliCpu>,
+    is_idle: bool,
 }
 
 /// CPU time at one moment.
@@ -59,7 +69,13 @@ impl Reflex {
             last: None,
             state: None,
             written: None,
+            is_idle: false,
         }
+    }
+
+    /// When to look again.
+    pub fn pause(&self) -> Duration {
+        if self.is_idle { IDLE_TICK } else { TICK }
     }
 
     /// Looks at the machine; a grant when it differs enough from the last one. `system` is what is used
@@ -83,6 +99,7 @@ impl Reflex {
         else {
             return Ok(None);
         };
+        self.is_idle = sample.best_effort < IDLE.apply(settings.capacity, Rounding::Up);
         let state = self.state.take().unwrap_or_else(|| State::new(settings));
         let (state, why) = frame::decide(settings, &state, &sample);
         let granted = state.granted;
@@ -99,10 +116,13 @@ impl Reflex {
     /// The grant as wishes: for the tier, and for children with a quota of their own.
     pub fn wishes(&self, grant: &Grant, limited_children: &[CgroupPath]) -> Vec<Wish> {
         let quota = grant.granted.0.saturating_mul(PERIOD.0 / 1_000).max(1_000);
-        let why = format!(
+        let mut why = format!(
             "the online side used up to {} and leaves {}",
             grant.why.protected, grant.why.leaves
         );
+        if grant.why.jump > MilliCpu::ZERO {
+            why += &format!(", of which {} are kept free while it rises", grant.why.jump);
+        }
         [&self.tier]
             .into_iter()
             .chain(limited_children)
@@ -134,7 +154,6 @@ mod tests {
     use std::sync::Arc;
 
     use host::fs::FakeFs;
-    use units::Percent;
 
     use super::*;
 
@@ -185,7 +204,18 @@ mod tests {
         assert_eq!(rig.tick(1, 4), None, "one reading is no rate");
         assert_eq!(rig.tick(1, 4), Some(MilliCpu(4_000)));
         assert_eq!(rig.tick(1, 4), None, "nothing new");
-        assert_eq!(rig.tick(3, 2), Some(MilliCpu(2_000)));
+        assert_eq!(rig.tick(3, 2), Some(MilliCpu(1_000)), "a jump is kept free twice");
+    }
+
+    #[test]
+    fn an_idle_tier_is_looked_at_less_often() {
+        let mut rig = Rig::new();
+        assert_eq!(rig.reflex.pause(), TICK, "nothing is known yet");
+        rig.tick(1, 0);
+        rig.tick(1, 0);
+        assert_eq!(rig.reflex.pause(), IDLE_TICK);
+        rig.tick(1, 1);
+        assert_eq!(rig.reflex.pause(), TICK, "it has begun");
     }
 
     #[test]
@@ -196,7 +226,7 @@ mod tests {
         rig.spent = Default::default();
         assert_eq!(rig.tick(1, 1), None);
         assert_eq!(rig.tick(1, 4), None);
-        assert_eq!(rig.tick(3, 4), Some(MilliCpu(2_000)));
+        assert_eq!(rig.tick(3, 4), Some(MilliCpu(1_000)));
     }
 
     #[test]
@@ -217,6 +247,7 @@ mod tests {
             why: Why {
                 protected: MilliCpu(3_700),
                 leaves: MilliCpu(1_500),
+                jump: MilliCpu::ZERO,
                 step: frame::Step::Shrink,
             },
         };

@@ -26,7 +26,7 @@ use super::cache::Cache;
 use super::facts::{Facts, Kernel, Settings};
 use super::files::{FileChange, Files};
 use super::journal::{Journal, Noted, Switch};
-use super::reflex::{Grant, Reflex, TICK};
+use super::reflex::{Grant, IDLE_TICK, Reflex};
 use super::strategy::{self, Memory};
 use super::why::Decision;
 use super::{Arbiter, Change, Ledger, Outcome, Place, Scene, Wish};
@@ -191,7 +191,7 @@ impl Rounds {
 
     /// How long the thread may sleep after a tick.
     pub fn pause(&self) -> Duration {
-        if self.reflex.is_some() { TICK } else { TICK * 5 }
+        self.reflex.as_ref().map_or(IDLE_TICK, Reflex::pause)
     }
 
     /// Whether every file is as it was found.

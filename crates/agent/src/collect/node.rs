@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use host::FileError;
 use host::fs::HostFs;
-use host::proc::{NodeReader, Stat};
+use host::proc::{MemInfo, NodeReader, Stat};
 use host::topology::Topology;
 use stats::{Delta, Rate};
 
@@ -28,6 +28,7 @@ pub(super) struct Node {
     /// Seconds in a tick of the kernel's accounting.
     tick: f64,
     last: Option<NodeUsage>,
+    memory: Option<MemInfo>,
     numa: Vec<NumaUsage>,
 }
 
@@ -57,12 +58,18 @@ impl Node {
             cpus: Vec::new(),
             tick: NodeReader::tick().as_secs_f64(),
             last: None,
+            memory: None,
             numa: Vec::new(),
         }
     }
 
     pub(super) fn last(&self) -> Option<NodeUsage> {
         self.last
+    }
+
+    /// The machine's memory, as it was last read.
+    pub(super) fn memory(&self) -> Option<&MemInfo> {
+        self.memory.as_ref()
     }
 
     /// NUMA nodes that were sampled at `now`.
@@ -81,6 +88,7 @@ impl Node {
         self.reader.stat(pass.buffer, &mut self.stat)?;
         let delta = self.total.advance(self.stat.total.busy(), pass.now, pass.rule);
         let memory = self.reader.memory(pass.buffer)?;
+        self.memory = Some(memory);
         if let Some(delta) = delta {
             let usage = NodeUsage {
                 at: pass.now,

@@ -10,8 +10,6 @@ use std::time::Duration;
 pub enum Task {
     /// CPUs, caches, NUMA nodes.
     NodeInfo,
-    /// Node CPU at a high rate, for fast reactions.
-    Fast,
     /// Node, NUMA nodes, pods, containers, best-effort tier, host applications, system.
     Usage,
     ColdMemory,
@@ -22,9 +20,8 @@ pub enum Task {
 }
 
 impl Task {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 7] = [
         Self::NodeInfo,
-        Self::Fast,
         Self::Usage,
         Self::ColdMemory,
         Self::Pressure,
@@ -37,7 +34,6 @@ impl Task {
     pub fn name(self) -> &'static str {
         match self {
             Self::NodeInfo => "node-info",
-            Self::Fast => "fast",
             Self::Usage => "usage",
             Self::ColdMemory => "cold-memory",
             Self::Pressure => "psi",
@@ -120,16 +116,16 @@ mod tests {
     #[test]
     fn tasks_keep_their_rhythm_and_order() {
         let mut schedule = Schedule::new([
-            (Task::Fast, ms(50)),
+            (Task::NodeInfo, ms(50)),
             (Task::Usage, ms(1000)),
             (Task::Pressure, ms(10_000)),
         ]);
-        assert_eq!(due(&mut schedule, 0), [Task::Fast, Task::Usage, Task::Pressure]);
+        assert_eq!(due(&mut schedule, 0), [Task::NodeInfo, Task::Usage, Task::Pressure]);
         assert_eq!(due(&mut schedule, 49), []);
-        assert_eq!(due(&mut schedule, 53), [Task::Fast]);
+        assert_eq!(due(&mut schedule, 53), [Task::NodeInfo]);
         assert_eq!(schedule.next_due(), Some(ms(100)), "three milliseconds late do not add up");
-        assert_eq!(due(&mut schedule, 1000), [Task::Fast, Task::Usage]);
-        assert_eq!(schedule.skipped(), 18, "the fast task was not asked for");
+        assert_eq!(due(&mut schedule, 1000), [Task::NodeInfo, Task::Usage]);
+        assert_eq!(schedule.skipped(), 18, "the first task was not asked for");
         assert_eq!(schedule.next_due(), Some(ms(1050)));
     }
 

@@ -10,6 +10,7 @@ use host::cgroup::{ContainerId, KubeQos, Layout, PodUid};
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod};
 use units::{Bytes, CpuSet, MilliCpu, Rounding};
 
+use super::Departure;
 use super::asked::{Asked, asked};
 use crate::view::{Amounts, ContainerState, ContainerView, PodPhase, PodView};
 
@@ -26,6 +27,7 @@ pub struct NodePod {
     /// CPUs that the scheduler chose for the pod.
     pub cpus: CpuSet,
     pub lent: Vec<Lent>,
+    pub departure: Departure,
     pub asked: Asked,
 }
 
@@ -85,7 +87,8 @@ pub fn read(pod: &Pod, layout: &Layout) -> Option<NodePod> {
     let cpus = RESOURCE_STATUS.get(meta).map(|status| status.cpuset).unwrap_or_default();
     let lent = lent(pod, &view.containers);
     let asked = asked(pod, &view.containers);
-    Some(NodePod { view: Arc::new(view), cpus, lent, asked })
+    let departure = Departure::read(pod);
+    Some(NodePod { view: Arc::new(view), cpus, lent, departure, asked })
 }
 
 /// The uid that names the cgroup. The API server's copy of a static pod has another.

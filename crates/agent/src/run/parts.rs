@@ -26,6 +26,7 @@ use crate::act::{self, ActThread, Journal, Rounds, Scene, SharedScene};
 use crate::audit::{Audit, Record};
 use crate::collect::{CollectThread, Task};
 use crate::config::Config;
+use crate::evict::Evicting;
 use crate::exposition::Exposition;
 use crate::health::Health;
 use crate::kubelet::Kubelet;
@@ -37,10 +38,14 @@ use crate::server::{self, Shown};
 use crate::topology::SharedTopology;
 use crate::topology::publish::KubeletSource;
 use crate::view::{Clock, SharedWorld, World};
-use crate::{device, measured, pleg, status, topology, world};
+use crate::{device, evict, measured, pleg, status, topology, world};
 
 /// How long threads may take to stop; the process has ten seconds.
 const STOP: Duration = Duration::from_secs(5);
+
+/// Where departures are remembered, in the directory of an agent that acts.
+const DEPARTURES: &str = "departures.json";
+const EVICT: &str = "evict";
 
 /// How long a part may take before it is named in the log.
 const LATE: Duration = Duration::from_secs(30);
@@ -119,6 +124,7 @@ impl Agent {
         agent.start_topology(&known);
         agent.start_devices(&known);
         agent.start_acting(tree, metrics.clone())?;
+        agent.start_evicting(tree, metrics.clone());
         agent.start_server();
         agent.finish_start(metrics);
         Ok(agent)
@@ -396,6 +402,28 @@ impl Agent {
         let failed = |source| RunError::Thread { name: "act", source };
         self.act = Some(ActThread::start(rounds, watching).map_err(failed)?);
         Ok(())
+    }
+
+    fn start_evicting(&mut self, tree: &Tree, metrics: Metrics) {
+        let Some(acting) = &self.config.act else { return };
+        let mut settings = self.config.evict.clone();
+        settings.file.get_or_insert_with(|| acting.dir.join(DEPARTURES));
+        let evicting = Evicting {
+            node_name: self.config.node_name.clone(),
+            settings,
+            gates: self.config.gates.clone(),
+            sampled_every: self.config.collect.usage_interval,
+            scene: self.scene.clone(),
+            metrics,
+            clock: self.clock,
+            tree: tree.clone(),
+            journal: self.journal.clone(),
+            exposition: self.exposition.clone(),
+            audit: self.audit.clone(),
+            part: self.health.part(EVICT),
+        };
+        let (client, stop) = (self.client.clone(), self.stop.clone());
+        self.spawn(EVICT, evict::follow(evicting, client, stop));
     }
 
     fn start_server(&mut self) {

@@ -7,6 +7,7 @@ use api::qos::QosClass;
 use host::block::{Disk, Mount};
 use host::psi::Pressure;
 use host::topology::{CpuModel, Topology};
+use units::Bytes;
 
 /// The newest objects; `None` until their collector ran.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -15,6 +16,16 @@ pub struct Facts {
     pub storage: Option<Arc<StorageInfo>>,
     /// By QoS class; empty without cache monitoring.
     pub cache: Arc<Vec<QosCacheUse>>,
+    pub memory: Option<MemoryRoom>,
+}
+
+/// The memory that runs out first: the machine's, or that of a group around all pods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryRoom {
+    pub at: Duration,
+    /// Without page cache that can be given up.
+    pub used: Bytes,
+    pub capacity: Bytes,
 }
 
 /// CPUs, caches and memory nodes.

@@ -130,6 +130,14 @@ impl Host {
         }
     }
 
+    /// Bytes of memory that a pod holds.
+    pub(crate) fn set_memory(&self, dir: &str, bytes: i64) {
+        let stat = format!(
+            "anon {bytes}\nunevictable 0\ninactive_file 0\nactive_file 0\nfile 0\ninactive_anon 0\nactive_anon {bytes}\n"
+        );
+        self.fs.set(format!("sys/fs/cgroup/{dir}/memory.stat"), stat);
+    }
+
     pub(crate) fn remove_pod(&self, dir: &str) {
         self.fs.remove(format!("sys/fs/cgroup/{dir}"));
     }

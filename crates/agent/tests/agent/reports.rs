@@ -78,9 +78,9 @@ async fn the_machine_s_topology_is_published_and_kept() {
 async fn devices_are_reported_only_where_there_are_some() {
     let devices = tempfile::tempdir().unwrap();
     let dir = devices.path().to_owned();
-    let rig = Rig::start_with(|config| {
+    let rig = Rig::start_with(move |config| {
         config.gates.set(AgentGate::Accelerators, true);
-        config.device_dir = dir;
+        config.device_dir = dir.clone();
     })
     .await;
     let api: Api<Device> = Api::all(rig.client.clone());

@@ -1,5 +1,6 @@
 //! An agent on a fake host, and the API server it reports to.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,7 +31,8 @@ pub(crate) struct Rig {
     pub(crate) address: String,
     shutdown: CancellationToken,
     running: JoinHandle<Result<(), RunError>>,
-    _state: TempDir,
+    state: TempDir,
+    change: Box<dyn Fn(&mut Config)>,
 }
 
 /// A server that has nothing of ours.
@@ -66,25 +68,21 @@ impl Rig {
         Self::start_with(|_| {}).await
     }
 
-    pub(crate) async fn start_with(change: impl FnOnce(&mut Config)) -> Self {
+    pub(crate) async fn start_with(change: impl Fn(&mut Config) + 'static) -> Self {
         let (client, gate) = server().await;
         let host = Host::start();
         let state = tempfile::tempdir().expect("there is room for a directory");
-        let fs = Arc::new(host.fs.clone());
-        let mut config = Config::one_machine("n1", fs, "tidepool", state.path().to_owned());
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
-        let address = listener.local_addr().expect("a bound port has a number").to_string();
-        config.listener = Some(listener);
-        config.collect.usage_interval = Duration::from_millis(100);
-        config.collect.fast_interval = None;
-        config.topology_interval = Duration::from_millis(50);
-        config.report =
-            Some(cadence::Settings { adaptive: true, first_after: Duration::from_millis(500) });
-        change(&mut config);
-        let shutdown = CancellationToken::new();
-        let behind = Client::new(gate.clone(), "default");
-        let running = tokio::spawn(agent::run(config, behind, shutdown.clone()));
-        Self { client, gate, host, address, shutdown, running, _state: state }
+        let change: Box<dyn Fn(&mut Config)> = Box::new(change);
+        let (address, shutdown, running) = launch(&host, &gate, state.path(), &change).await;
+        Self { client, gate, host, address, shutdown, running, state, change }
+    }
+
+    /// kill -9, and another process with the same directory.
+    pub(crate) async fn kill_and_start(&mut self) {
+        self.running.abort();
+        let _ = (&mut self.running).await;
+        (self.address, self.shutdown, self.running) =
+            launch(&self.host, &self.gate, self.state.path(), &self.change).await;
     }
 
     pub(crate) async fn stop(self) {
@@ -131,6 +129,30 @@ impl Rig {
         let body = http_body_util::BodyExt::collect(response.into_body()).await.expect("a body");
         (status, String::from_utf8(body.to_bytes().to_vec()).expect("text"))
     }
+}
+
+type Running = JoinHandle<Result<(), RunError>>;
+
+async fn launch(
+    host: &Host,
+    gate: &Gate,
+    state: &Path,
+    change: &dyn Fn(&mut Config),
+) -> (String, CancellationToken, Running) {
+    let fs = Arc::new(host.fs.clone());
+    let mut config = Config::one_machine("n1", fs, "tidepool", state.to_owned());
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
+    let address = listener.local_addr().expect("a bound port has a number").to_string();
+    config.listener = Some(listener);
+    config.collect.usage_interval = Duration::from_millis(100);
+    config.topology_interval = Duration::from_millis(50);
+    config.report =
+        Some(cadence::Settings { adaptive: true, first_after: Duration::from_millis(500) });
+    change(&mut config);
+    let shutdown = CancellationToken::new();
+    let behind = Client::new(gate.clone(), "default");
+    let running = tokio::spawn(agent::run(config, behind, shutdown.clone()));
+    (address, shutdown, running)
 }
 
 fn named(object: Value) -> NodeMetric {

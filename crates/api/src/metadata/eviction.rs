@@ -49,6 +49,17 @@ records! {
         initiator: String,
         reason: String,
     }
+
+    /// Ours: the agent's word to a pod that it will be evicted, and why.
+    EvictionNotice {
+        /// The rule, by its gate's name.
+        feature: String,
+        /// The sum behind it.
+        reason: String,
+        since: Option<Time>,
+        /// Not before this.
+        due: Option<Time>,
+    }
 }
 
 /// May this feature of the agent evict the pod? Without the annotation every

@@ -12,6 +12,12 @@ pub const NODE_SETTING: &str = "NodeSettingIgnored";
 pub const EVICT_SUCCESS: &str = "evictPodSuccess";
 /// Lower-case first letter on the wire, against the custom for reasons.
 pub const EVICT_FAIL: &str = "evictPodFail";
+/// Ours: a pod is going to be evicted.
+pub const EVICTION_NOTICE: &str = "EvictionNotice";
+/// Ours: a pod that was going to be evicted may stay.
+pub const EVICTION_WITHDRAWN: &str = "EvictionNoticeWithdrawn";
+/// Ours: the processes of a pod were killed because memory ran out.
+pub const EVICTION_KILLED: &str = "KilledForMemory";
 pub const CREATE_QUOTA_FAILED: &str = "CreateQuotaFailed";
 pub const UPDATE_QUOTA_FAILED: &str = "UpdateQuotaFailed";
 pub const SCHEDULED: &str = "Scheduled";

@@ -1,7 +1,7 @@
 //! Labels and annotations about moving pods away.
 
 use super::keys;
-use crate::metadata::eviction::{EvictPolicy, EvictionCost, SoftEviction};
+use crate::metadata::eviction::{EvictPolicy, EvictionCost, EvictionNotice, SoftEviction};
 
 keys! {
     /// `"true"` is needed by the agent's priority-based evictions; the
@@ -14,6 +14,8 @@ keys! {
     /// Cheaper first; absent or unreadable: 0.
     annotation COST: EvictionCost = "scheduling.koordinator.sh/eviction-cost";
     annotation SOFT: SoftEviction = "scheduling.koordinator.sh/soft-eviction";
+    /// Ours: on a pod that the agent is going to evict, until it leaves or may stay.
+    annotation NOTICE: EvictionNotice = "tidepool.io/eviction-notice";
     /// On pods and migration jobs; an unknown value counts as absent.
     label EVICT_POLICY: EvictPolicy = "koordinator.sh/evict-policy";
     /// On migration jobs, as the two below.
@@ -35,3 +37,6 @@ keys! {
     /// Declared by the reference and read by nobody.
     label TOPOLOGY_KEY_TO_EXPLAIN: String = "scheduling.koordinator.sh/topology-key-to-explain";
 }
+
+/// Ours: the condition that goes with [`NOTICE`]; `False` when the pod may stay after all.
+pub const NOTICE_CONDITION: &str = "tidepool.io/EvictionNotice";

@@ -99,6 +99,8 @@ fn resolve(given: Given<'_>, environment: Environment) -> anyhow::Result<(Plan, 
             keep_quota_of_bound: given.bool("disable-unset-cpu-quota").unwrap_or_default(),
             ..Acting::new(mounts.var_run.join("koordlet"))
         }),
+        // The reference kills unless told not to; here that has to be said.
+        evict: super::evictions(given.bool("only-evict-by-api") == Some(false)),
         mounts,
         listen: listen(given.text("addr").unwrap_or(":9316")),
         groups: Groups::Find { below: String::new() },

@@ -38,6 +38,7 @@ pub(super) struct Plan {
     pub(super) lock: Option<PathBuf>,
     pub(super) audit: audit::Settings,
     pub(super) act: Option<Acting>,
+    pub(super) evict: agent::evict::Settings,
 }
 
 impl Plan {
@@ -72,7 +73,7 @@ impl Plan {
     }
 
     async fn client(&self) -> anyhow::Result<kube::Client> {
-        let config = match &self.kubeconfig {
+        let mut config = match &self.kubeconfig {
             Some(file) => {
                 let read = Kubeconfig::read_from(file)
                     .with_context(|| format!("cannot read {}", file.display()))?;
@@ -82,6 +83,8 @@ impl Plan {
                 .await
                 .context("no cluster to talk to: neither a service account nor a kubeconfig")?,
         };
+        // Every part repeats what it has to by itself, and a refused eviction is an answer.
+        config.default_retry = false;
         Ok(kube::Client::try_from(config)?)
     }
 
@@ -100,6 +103,7 @@ impl Plan {
             lock: self.lock,
             audit: self.audit,
             act: self.act,
+            evict: self.evict,
             listener: Some(listener),
         }
     }

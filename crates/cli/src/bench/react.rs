@@ -1,28 +1,34 @@
 //! `tidepool bench react`: how fast is best-effort held back when the online side needs the machine?
 //!
 //! Two groups of equal weight in a cgroup tree of its own: one burns on every CPU (best-effort), the
-//! other is idle and then wants a CPU at once (the online side). The daemon's own parts react, exactly
-//! as they do in the agent: `Reflex` and `Arbiter`. For each step it is measured
+//! other is idle and then wants every CPU at once (the online side). Equal, because a weight that
+//! already protects the online side leaves nothing to measure; every CPU, because a load that fits
+//! beside best-effort loses nothing. The daemon's own parts react, exactly as they do in the agent:
+//! `Reflex` and `Arbiter`. For each step it is measured
 //!
 //! - *written*: from the step to the first smaller limit in the kernel,
-//! - *effective*: from the step to the moment after which best-effort stays within its limit,
-//! - *loss*: what part of its first second the online side did not get.
+//! - *effective*: from the step to the moment from which on best-effort stays within its last limit,
+//!   over two of the kernel's periods, give or take the slice each CPU may still have in hand,
+//! - *loss*: what part of the work of its first second the online side did not get done, compared with
+//!   the same second without best-effort.
 //!
-//! The same steps are then answered by a loop that samples once a second and acts once a second.
+//! Every fourth step is also answered by a loop that samples once a second and acts once a second, each
+//! at its own hour, and once more with best-effort stopped. All of them take turns, so that a machine
+//! that others use as well is the same for all.
 
 mod group;
 mod report;
 
 use std::time::{Duration, Instant};
 
-use agent::act::{Arbiter, Ledger, Outcome as Written, Reflex, TICK};
+use agent::act::{Arbiter, Grant, Ledger, Outcome as Written, Reflex, TICK};
 use anyhow::Context;
 use clap::Args;
 use qos::frame::Settings;
 use units::{MilliCpu, Percent};
 
 use self::group::Rig;
-use self::report::Report;
+use self::report::{Measured, Report};
 use crate::{Outcome, output};
 
 /// Measure how fast best-effort is held back when online load steps up
@@ -44,13 +50,16 @@ Examples:
   tidepool bench react --steps 20
   tidepool bench react --steps 200 --json";
 
-/// How long the online side wants its CPU.
+/// How long the online side wants the machine.
 pub(super) const STEP: Duration = Duration::from_secs(1);
 
 /// What all work together may use.
 const THRESHOLD: Percent = Percent(65);
 
-/// How long a loop with a period of a second takes to see a step and to act on it.
+/// One step in so many is answered slowly and without best-effort too.
+const COMPARED: u32 = 4;
+
+/// How often a slow loop samples, and how often it acts.
 const SLOW: Duration = Duration::from_secs(1);
 
 impl Arguments {
@@ -65,16 +74,15 @@ impl Arguments {
 
     fn measure(&self) -> anyhow::Result<Report> {
         let mut rig = Rig::new().context("cannot make a cgroup tree to measure in")?;
-        let mut steps = Vec::new();
+        let mut measured = Measured::default();
         for number in 0..self.steps {
-            steps.push(rig.step(number, &mut Fast::new(&rig)?)?);
+            measured.steps.push(rig.step(number, &mut Fast::new(&rig)?)?);
+            if number % COMPARED == 0 {
+                measured.baseline.push(rig.step(number, &mut Slow::new(&rig, number)?)?);
+                measured.alone.push(rig.alone()?);
+            }
         }
-        // One step in four is enough for a figure that hardly varies.
-        let mut baseline = Vec::new();
-        for number in 0..self.steps.div_ceil(4) {
-            baseline.push(rig.step(number, &mut Slow::new(&rig)?)?);
-        }
-        Ok(Report::new(&steps, &baseline))
+        Ok(Report::new(&measured))
     }
 }
 
@@ -109,21 +117,26 @@ impl Fast {
     }
 }
 
+impl Fast {
+    /// Writes a grant; whether best-effort has less now.
+    fn act(&mut self, grant: &Grant, now: Duration) -> bool {
+        let is_smaller = grant.granted < self.limit;
+        self.limit = grant.granted;
+        self.arbiter.post("frame", self.reflex.wishes(grant, &[]), None);
+        let changes = self.arbiter.settle(now);
+        let is_written = |outcome: &Written| matches!(outcome, Written::Written { .. });
+        is_smaller && changes.iter().any(|change| is_written(&change.outcome))
+    }
+}
+
 impl Answer for Fast {
     fn tick(&mut self, now: Duration) -> anyhow::Result<bool> {
         if now < self.next {
             return Ok(false);
         }
         self.next = now + TICK;
-        let Some(grant) = self.reflex.look(&self.settings, MilliCpu::ZERO, now)? else {
-            return Ok(false);
-        };
-        let is_smaller = grant.granted < self.limit;
-        self.limit = grant.granted;
-        self.arbiter.post("frame", self.reflex.wishes(&grant, &[]), None);
-        let changes = self.arbiter.settle(now);
-        let is_written = |outcome: &Written| matches!(outcome, Written::Written { .. });
-        Ok(is_smaller && changes.iter().any(|change| is_written(&change.outcome)))
+        let grant = self.reflex.look(&self.settings, MilliCpu::ZERO, now)?;
+        Ok(grant.is_some_and(|grant| self.act(&grant, now)))
     }
 
     fn limit(&self) -> MilliCpu {
@@ -138,25 +151,43 @@ impl Drop for Fast {
     }
 }
 
-/// A loop of one second: it knows the averages of the last second, and acts at its next turn.
+/// A loop of a second behind a sampler of a second: it acts on the average of the last one.
 struct Slow {
     inner: Fast,
+    next_sample: Duration,
+    next_action: Duration,
+    /// Sampled, and not acted on yet.
+    seen: Option<Grant>,
 }
 
 impl Slow {
-    fn new(rig: &Rig) -> anyhow::Result<Self> {
-        Ok(Self { inner: Fast::new(rig)? })
+    /// The hours of the two loops are anywhere, and another time elsewhere.
+    fn new(rig: &Rig, number: u32) -> anyhow::Result<Self> {
+        let mut inner = Fast::new(rig)?;
+        // A first reading, so that the next one is an average.
+        inner.reflex.look(&inner.settings, MilliCpu::ZERO, Duration::ZERO)?;
+        Ok(Self {
+            inner,
+            next_sample: SLOW * (number * 37 % 100) / 100,
+            next_action: SLOW * (number * 61 % 100) / 100,
+            seen: None,
+        })
     }
 }
 
 impl Answer for Slow {
     fn tick(&mut self, now: Duration) -> anyhow::Result<bool> {
-        let is_due = now >= self.inner.next;
-        let is_written = self.inner.tick(now)?;
-        if is_due {
-            self.inner.next = now + SLOW;
+        if now >= self.next_sample {
+            self.next_sample += SLOW;
+            let inner = &mut self.inner;
+            let grant = inner.reflex.look(&inner.settings, MilliCpu::ZERO, now)?;
+            self.seen = grant.or(self.seen.take());
         }
-        Ok(is_written)
+        if now < self.next_action {
+            return Ok(false);
+        }
+        self.next_action += SLOW;
+        Ok(self.seen.take().is_some_and(|grant| self.inner.act(&grant, now)))
     }
 
     fn limit(&self) -> MilliCpu {

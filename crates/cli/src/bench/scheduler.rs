@@ -8,6 +8,7 @@
 mod mix;
 mod through_api;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -85,15 +86,14 @@ struct Report {
     /// Time to take note of one pod, from its arrival to its confirmation.
     notes_us_per_pod: f64,
     rss_mib: f64,
-    /// Whether sampled decisions are what looking at every node anew comes to.
+    /// Whether an engine that is told everything anew, and so looks at every node once more,
+    /// finds the same best score and the same number of nodes for one pod of each workload.
     equal_to_brute_force: bool,
-    sampled: u32,
+    compared: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     through_api: Option<through_api::Report>,
 }
 
-/// Decisions between two that are looked at a second time.
-const SAMPLE: u32 = 500;
 /// The bench's own time; a second passes with every pod.
 const START: i64 = 1_800_000_000;
 
@@ -125,13 +125,15 @@ impl Arguments {
             noting: Duration::ZERO,
             placed: 0,
             rejected: 0,
-            sampled: 0,
-            differing: 0,
+            homes: Vec::new(),
+            gone: Vec::new(),
         };
         run.fill()?;
         for number in 0..self.pods {
             run.one(number)?;
         }
+        let rss_mib = rss_mib()?;
+        let (compared, differing) = run.compare()?;
         let (times, spent) = (run.times, run.noting);
         let total: Duration = times.iter().sum();
         Ok(Report {
@@ -144,9 +146,9 @@ impl Arguments {
             placed: run.placed,
             rejected: run.rejected,
             notes_us_per_pod: spent.as_secs_f64() * 1e6 / f64::from(self.pods),
-            rss_mib: rss_mib()?,
-            equal_to_brute_force: run.differing == 0,
-            sampled: run.sampled,
+            rss_mib,
+            equal_to_brute_force: differing == 0,
+            compared,
             through_api: None,
         })
     }
@@ -185,9 +187,14 @@ struct Run<'a> {
     noting: Duration,
     placed: u32,
     rejected: u32,
-    sampled: u32,
-    differing: u32,
+    /// Which pod is where.
+    homes: Vec<(u32, Home)>,
+    /// Pods that made room.
+    gone: Vec<Key>,
 }
+
+/// A node, and what was written onto the pod.
+type Home = (String, BTreeMap<String, String>);
 
 impl Run<'_> {
     fn fill(&mut self) -> anyhow::Result<()> {
@@ -205,43 +212,55 @@ impl Run<'_> {
         self.engine.apply(Change::Pod(Update::Upsert(pod.clone())), self.now);
         self.noting += start.elapsed();
 
-        let expected = number.is_multiple_of(SAMPLE).then(|| self.expected(&pod)).flatten();
         let start = Instant::now();
         let attempt = self.engine.next(self.now).context("a pod that has just come is decided")?;
         self.times.push(start.elapsed());
 
         let start = Instant::now();
-        self.settle(&pod, attempt, expected);
+        self.settle(number, &pod, attempt);
         self.noting += start.elapsed();
         Ok(())
     }
 
-    /// Where the pod would go if every node were looked at anew.
-    fn expected(&mut self, pod: &Pod) -> Option<String> {
-        let meta = &pod.metadata;
-        let (namespace, name) = (meta.namespace.as_deref()?, meta.name.as_deref()?);
-        match self.engine.explain(namespace, name)?.state {
-            State::Ready(placement) => Some(placement.winner.node),
-            _ => None,
+    /// Tells everything to a new engine and asks both about one more pod of each workload.
+    fn compare(&mut self) -> anyhow::Result<(u32, u32)> {
+        let Arguments { mix, nodes, pods, seed, .. } = *self.arguments;
+        let profiles = mix.configuration().profiles.iter().map(translate).collect();
+        let mut fresh = Scheduler::new(profiles, Options { seed, ..Options::default() })?;
+        for change in mix.cluster(nodes)? {
+            fresh.apply(change, Time::from_secs(START));
         }
+        for gone in &self.gone {
+            fresh.apply(Change::Pod(Update::Delete(gone.clone())), self.now);
+        }
+        for (number, (node, annotations)) in &self.homes {
+            let pod = on_node(mix.pod(*number)?, node.clone(), annotations.clone());
+            fresh.apply(Change::Pod(Update::Upsert(Arc::new(pod))), self.now);
+        }
+        let (mut compared, mut differing) = (0, 0);
+        for number in pods..pods + mix::WORKLOADS {
+            let pod = Arc::new(mix.pod(number)?);
+            let ask = |engine: &mut Scheduler| {
+                engine.apply(Change::Pod(Update::Upsert(pod.clone())), self.now);
+                let best = best(engine, &pod);
+                engine.apply(Change::Pod(Update::Delete(key_of(&pod))), self.now);
+                best
+            };
+            compared += 1;
+            differing += u32::from(ask(&mut self.engine) != ask(&mut fresh));
+        }
+        Ok((compared, differing))
     }
 
-    fn settle(&mut self, pod: &Pod, attempt: Attempt, expected: Option<String>) {
+    fn settle(&mut self, number: u32, pod: &Pod, attempt: Attempt) {
         match attempt.outcome {
             Outcome::Place(place) => {
                 self.placed += 1;
-                if let Some(expected) = expected {
-                    self.sampled += 1;
-                    self.differing += u32::from(expected != place.node);
-                }
                 self.engine.bound(&attempt.pod.uid, self.now);
-                let mut bound = pod.clone();
-                if let Some(spec) = &mut bound.spec {
-                    spec.node_name = Some(place.node);
-                }
-                let annotations = bound.metadata.annotations.get_or_insert_default();
-                annotations.extend(place.patch.annotations);
+                let bound =
+                    on_node(pod.clone(), place.node.clone(), place.patch.annotations.clone());
                 self.engine.apply(Change::Pod(Update::Upsert(Arc::new(bound))), self.now);
+                self.homes.push((number, (place.node, place.patch.annotations)));
             }
             Outcome::Reject(reject) => {
                 match reject.victims.is_empty() {
@@ -251,15 +270,39 @@ impl Run<'_> {
                 for victim in reject.victims {
                     let key =
                         Key::new(&victim.pod.namespace, &victim.pod.name).with_uid(&victim.pod.uid);
-                    self.engine.apply(Change::Pod(Update::Delete(key)), self.now);
+                    self.engine.apply(Change::Pod(Update::Delete(key.clone())), self.now);
+                    self.gone.push(key);
                 }
                 self.engine.preempted(&attempt.pod.uid, self.now);
                 // It would come back after its pause; here the next one comes instead.
-                let key =
-                    Key::new(&attempt.pod.namespace, &attempt.pod.name).with_uid(&attempt.pod.uid);
-                self.engine.apply(Change::Pod(Update::Delete(key)), self.now);
+                self.engine.apply(Change::Pod(Update::Delete(key_of(pod))), self.now);
             }
             Outcome::Skip { .. } => self.rejected += 1,
         }
+    }
+}
+
+fn key_of(pod: &Pod) -> Key {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let meta = &pod.metadata;
+    Key { namespace: text(&meta.namespace), name: text(&meta.name), uid: meta.uid.clone() }
+}
+
+/// The pod as the API server shows it once it is bound.
+fn on_node(mut pod: Pod, node: String, annotations: BTreeMap<String, String>) -> Pod {
+    if let Some(spec) = &mut pod.spec {
+        spec.node_name = Some(node);
+    }
+    pod.metadata.annotations.get_or_insert_default().extend(annotations);
+    pod
+}
+
+/// The best score and the number of nodes that fit; `None` when none does.
+fn best(engine: &mut Scheduler, pod: &Pod) -> Option<(i64, Option<u32>)> {
+    let meta = &pod.metadata;
+    let (namespace, name) = (meta.namespace.as_deref()?, meta.name.as_deref()?);
+    match engine.explain(namespace, name)?.state {
+        State::Ready(placement) => Some((placement.winner.total, placement.feasible)),
+        _ => None,
     }
 }

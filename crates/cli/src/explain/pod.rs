@@ -3,7 +3,7 @@
 //! Everything the scheduler looks at is fetched and told to an engine of the same kind, which then
 //! says what it thinks of the pod. A running scheduler can be asked instead (`--scheduler`): it
 //! also remembers why it chose a node. For a pod that is placed already, the engine here says
-//! which node it would get if it came now.
+//! which node it would get if it came now. What holds it back there, its node's agent is asked.
 
 use std::fmt::{Debug, Write as _};
 use std::path::PathBuf;
@@ -25,6 +25,7 @@ use sched::scheduler::{Change, Key, Options as EngineOptions, Scheduler, Update}
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use super::decisions::{self, Where};
 use crate::input::Text;
 use crate::object::Cluster;
 use crate::{Outcome, output};
@@ -46,6 +47,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "ADDRESS")]
     scheduler: Option<String>,
     #[command(flatten)]
+    place: Where,
+    #[command(flatten)]
     cluster: Cluster,
 }
 
@@ -66,13 +69,24 @@ fn place(text: &str) -> Result<(String, String), String> {
 
 impl Arguments {
     pub(crate) async fn run(self) -> anyhow::Result<Outcome> {
-        let explanation = match &self.scheduler {
+        let mut explanation = match &self.scheduler {
             Some(address) => ask(address, &self.pod).await?,
             None => self.think().await?,
         };
+        let (namespace, name) = &self.pod;
+        let held = self.place.pod(&self.cluster, namespace, name).await;
         match self.output {
-            Some(format) => output::print_as(format, &explanation)?,
-            None => output::print(&text(&explanation))?,
+            Some(format) => {
+                if let Some(object) = explanation.as_object_mut() {
+                    let held = match held {
+                        Ok(held) => serde_json::to_value(held)?,
+                        Err(error) => json!({ "error": format!("{error:#}") }),
+                    };
+                    object.insert("held".to_owned(), held);
+                }
+                output::print_as(format, &explanation)?;
+            }
+            None => output::print(&(text(&explanation) + &node_side(held)))?,
         }
         Ok(Outcome::Done)
     }
@@ -109,6 +123,15 @@ impl Arguments {
             format!("{0} cannot be used; run `tidepool scheduler --config {0} --check`", text.name)
         })?;
         Ok(configuration.profiles)
+    }
+}
+
+/// What the agent says; where it cannot be asked, the rest is still an answer.
+fn node_side(held: anyhow::Result<Option<decisions::Shown>>) -> String {
+    match held {
+        Ok(Some(shown)) => format!("\n{}", decisions::text(&shown, Timestamp::now())),
+        Ok(None) => String::new(),
+        Err(error) => format!("\nwhat holds it back on its node is not known: {error:#}\n"),
     }
 }
 

@@ -7,7 +7,7 @@ use anyhow::Context;
 use control::scheduler::Options;
 
 use super::{Plan, configuration, elect, gates};
-use crate::go_flags::{Flag, Flags, Kind, LOGGING, Parsed};
+use crate::go_flags::{Flag, Flags, Kind, LOGGING, Parsed, Unknown};
 use crate::{Outcome, logging, output};
 
 /// The link by which these flags are understood.
@@ -69,7 +69,7 @@ const FLAGS: &[Flag] = &[
 
 /// Runs a scheduler as koord-scheduler would.
 pub(crate) fn run(words: impl Iterator<Item = String>) -> anyhow::Result<Outcome> {
-    match Flags::parse(LINK, &[FLAGS, LOGGING], words)? {
+    match Flags::parse(LINK, &[FLAGS, LOGGING], Unknown::Refused, words)? {
         Parsed::Help(text) => {
             output::print(&text)?;
             Ok(Outcome::Done)
@@ -146,7 +146,7 @@ mod tests {
 
     fn plan(line: &str) -> anyhow::Result<Plan> {
         let words = line.split_whitespace().map(str::to_owned);
-        let Parsed::Run(flags) = Flags::parse(LINK, &[FLAGS, LOGGING], words)? else {
+        let Parsed::Run(flags) = Flags::parse(LINK, &[FLAGS, LOGGING], Unknown::Refused, words)? else {
             panic!("no help was asked for");
         };
         resolve(&flags)

@@ -74,7 +74,9 @@ impl Access {
     pub(super) async fn client(&self) -> anyhow::Result<Client> {
         let kubeconfig = Kubeconfig::read_from(&self.kubeconfig)?;
         let options = KubeConfigOptions::default();
-        let config = Config::from_custom_kubeconfig(kubeconfig, &options).await?;
+        let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await?;
+        // Every part repeats what it has to by itself, and a refused eviction is an answer.
+        config.default_retry = false;
         Ok(Client::try_from(config)?)
     }
 }

@@ -3,10 +3,12 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod acting;
+mod evict;
 mod hollow;
 mod kubectl;
 mod pods;
 mod restart;
 mod rig;
+mod scheduling;
 mod state;
 mod unprivileged;

@@ -9,10 +9,13 @@
 //! | `/apis/v1/__services__` | the paths below |
 //! | `/apis/v1/nodes/NODE` | what is taken of a node, and by whom |
 //! | `/apis/v1/pods/NAMESPACE/POD` | why a pod waits, or why it is where it is |
+//! | `/apis/v1/plugins/LoadAwareScheduling/node/NODE` | what the node is thought to use |
+//! | `/apis/v1/plugins/NodeNUMAResource/nodes/NODE` | its CPUs, and who holds them |
 //! | `/apis/v1/check` | violations of the conservation laws |
 //!
 //! What lies under `/apis/v1` is answered by the leader alone.
 
+use api::protocol::endpoint::scheduler::{LOAD_AWARE_NODE, NODE, NUMA_NODE};
 use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::{Method, Request, StatusCode};
@@ -28,6 +31,11 @@ use super::instruments::Instruments;
 use crate::leader::Leadership;
 use crate::listener::{self, Answers, Reply};
 
+/// Ours: why a pod waits, or why it is where it is.
+const PODS: &str = "/apis/v1/pods/:namespace/:name";
+/// Ours: violations of the conservation laws.
+const CHECK: &str = "/apis/v1/check";
+
 /// Questions that wait for the engine.
 pub(super) const QUESTIONS: usize = 64;
 
@@ -41,14 +49,18 @@ pub(super) struct Question {
 #[derive(Debug)]
 enum About {
     Node(String),
+    Load(String),
+    Numa(String),
     Pod { namespace: String, name: String },
     Check,
 }
 
 impl Question {
-    pub(super) fn answer(self, engine: &Scheduler) {
+    pub(super) fn answer(self, engine: &mut Scheduler) {
         let answer = match self.about {
             About::Node(name) => node(engine, &name),
+            About::Load(name) => engine.snapshot().load_of(&name),
+            About::Numa(name) => engine.snapshot().numa_of(&name),
             About::Pod { namespace, name } => {
                 engine.explain(&namespace, &name).map(|found| plain(&found))
             }
@@ -132,11 +144,12 @@ impl Debug {
         let parts: Vec<&str> = path.split('/').collect();
         let about = match parts.as_slice() {
             ["__services__"] => {
-                let paths = ["check", "nodes/:nodeName", "pods/:namespace/:name"];
-                let paths = paths.map(|path| format!("/apis/v1/{path}"));
+                let paths = [NODE, LOAD_AWARE_NODE, NUMA_NODE, PODS, CHECK];
                 return json_reply(StatusCode::OK, &json!({"GET": paths}));
             }
             ["nodes", name] => About::Node((*name).to_owned()),
+            ["plugins", "LoadAwareScheduling", "node", name] => About::Load((*name).to_owned()),
+            ["plugins", "NodeNUMAResource", "nodes", name] => About::Numa((*name).to_owned()),
             ["pods", namespace, name] => {
                 About::Pod { namespace: (*namespace).to_owned(), name: (*name).to_owned() }
             }

@@ -46,6 +46,8 @@ const SPELL: Duration = Duration::from_millis(5);
 const NEWS: usize = 1_024;
 /// Status writes at once.
 const TELLS: usize = 32;
+/// How often sizes and late pods are looked at.
+const LOOK: Duration = Duration::from_secs(1);
 /// How long work under way may take once we are told to stop.
 const GRACE: Duration = Duration::from_secs(5);
 const SCHEDULING: &str = "Scheduling";
@@ -86,6 +88,16 @@ pub(super) struct Driver {
     untold: HashMap<Arc<str>, (PodRef, Value)>,
     /// The engine had nothing to decide when it was last asked.
     is_idle: bool,
+    /// When sizes and late pods are looked at next.
+    look_again: Time,
+}
+
+/// Lets others run at least once.
+async fn pause(rest: Duration) {
+    match rest.is_zero() {
+        true => tokio::task::yield_now().await,
+        false => tokio::time::sleep(rest).await,
+    }
 }
 
 impl Driver {
@@ -99,6 +111,7 @@ impl Driver {
             telling: HashSet::new(),
             untold: HashMap::new(),
             is_idle: true,
+            look_again: Time::ZERO,
         }
     }
 
@@ -114,10 +127,12 @@ impl Driver {
         stop: CancellationToken,
     ) {
         loop {
-            if self.listed >= KINDS && self.parts.leadership.is_held() {
+            self.keep_time();
+            let may_decide = self.listed >= KINDS && self.parts.leadership.is_held();
+            if may_decide {
                 self.decide();
             }
-            let rest = self.rest();
+            let rest = if may_decide { self.rest() } else { LOOK };
             let mut leadership = self.parts.leadership.clone();
             tokio::select! {
                 biased;
@@ -127,10 +142,10 @@ impl Driver {
                         self.finish(done);
                     }
                 }
-                Some(question) = questions.recv() => question.answer(&self.parts.engine),
+                Some(question) = questions.recv() => question.answer(&mut self.parts.engine),
                 Some(item) = items.recv() => self.hear(item, &mut items),
                 () = leadership.until_held(), if !self.parts.leadership.is_held() => {}
-                () = tokio::time::sleep(rest) => self.wake(),
+                () = pause(rest) => {}
             }
         }
         let finishing = async {
@@ -147,20 +162,25 @@ impl Driver {
 
     /// How long nothing is due.
     fn rest(&self) -> Duration {
-        const LONGEST: Duration = Duration::from_secs(1);
         if !self.is_idle && self.binding < self.parts.bindings {
             return Duration::ZERO;
         }
         let now = self.now();
-        self.parts.engine.wake_at(now).map_or(LONGEST, |at| at.since(now).min(LONGEST))
+        let due = self.parts.engine.wake_at(now);
+        due.map_or(LOOK, |at| at.since(now).clamp(Duration::from_millis(1), LOOK))
     }
 
-    fn wake(&mut self) {
+    /// Ends what is over, and looks around once a second.
+    fn keep_time(&mut self) {
         let now = self.now();
         if self.parts.engine.wake_at(now).is_some_and(|at| at <= now) {
             self.parts.engine.tick(now);
             self.is_idle = false;
         }
+        if now < self.look_again {
+            return;
+        }
+        self.look_again = now + LOOK;
         for profile in self.parts.monitor.look(now) {
             self.parts.instruments.timeouts.with_label_values(&[profile.as_str()]).inc();
         }
@@ -168,10 +188,15 @@ impl Driver {
     }
 
     fn measure(&self) {
-        let snapshot = self.parts.engine.snapshot();
+        let (snapshot, depth) = (self.parts.engine.snapshot(), self.parts.engine.depth());
         let nodes = usize::try_from(snapshot.live()).unwrap_or(usize::MAX);
         self.parts.instruments.sizes(
-            &[("waiting", self.pending.len())],
+            &[
+                ("active", depth.active),
+                ("backoff", depth.backoff),
+                ("unschedulable", depth.unschedulable),
+                ("gated", depth.gated),
+            ],
             &[("pods", snapshot.pods.len()), ("nodes", nodes), ("assumed_pods", self.binding)],
         );
         let running = i64::try_from(self.work.len()).unwrap_or(i64::MAX);

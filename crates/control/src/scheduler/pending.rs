@@ -165,10 +165,6 @@ impl Pending {
             waiting.condition = None;
         }
     }
-
-    pub(super) fn len(&self) -> usize {
-        self.pods.len()
-    }
 }
 
 #[cfg(test)]
@@ -222,11 +218,11 @@ mod tests {
         pending.hold("u", "s", &BTreeSet::from(["NodePorts"]));
         let released = pending.see(&pod("p", "u", "n1", None), Time::ZERO);
         assert_eq!(released, Some(("s".into(), BTreeSet::from(["NodePorts"]))));
-        assert_eq!(pending.len(), 0);
+        assert_eq!(pending.pods.len(), 0);
         pending.see(&pod("p", "u2", "", None), Time::ZERO);
         pending.see(&Update::Delete(Key::new("d", "p").with_uid("u")), Time::ZERO);
-        assert_eq!(pending.len(), 1, "another pod of that name");
+        assert_eq!(pending.pods.len(), 1, "another pod of that name");
         pending.see(&Update::Delete(Key::new("d", "p")), Time::ZERO);
-        assert_eq!((pending.len(), pending.uids.len()), (0, 0));
+        assert_eq!((pending.pods.len(), pending.uids.len()), (0, 0));
     }
 }

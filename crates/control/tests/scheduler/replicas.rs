@@ -74,6 +74,11 @@ async fn only_the_leader_binds_and_the_other_takes_over() {
     let node: Value = serde_json::from_str(&body).unwrap();
     assert_eq!(node["resources"]["cpu"]["requested"], 20_000);
     assert_eq!(node["pods"].as_array().unwrap().len(), 20);
+    for path in ["LoadAwareScheduling/node/n1", "NodeNUMAResource/nodes/n1"] {
+        assert_eq!(ask(waiting, &format!("/apis/v1/plugins/{path}")).await.0, 200, "{path}");
+        let missing = path.replace("n1", "n9");
+        assert_eq!(ask(waiting, &format!("/apis/v1/plugins/{missing}")).await.0, 404, "{missing}");
+    }
     let (_, check) = ask(waiting, "/apis/v1/check").await;
     assert_eq!(check, r#"{"violations":[]}"#);
     let (_, metrics) = ask(waiting, "/metrics").await;

@@ -11,7 +11,7 @@ use axum::body::Body;
 use axum::http::{Method, Request, Response, StatusCode};
 use control::scheduler::{Options, Scheduler, SchedulerError, Status};
 use k8s_openapi::api::core::v1::{Event, Namespace, Node, Pod};
-use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 /// How long anything may take. Reached only when something is broken.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(40);
 
 /// What goes wrong with a binding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -192,6 +192,10 @@ impl Rig {
                 "allocatable": {"cpu": cpu, "memory": "64Gi", "pods": "110"},
                 "conditions": [{"type": "Ready", "status": "True"}]}});
         nodes.create(&PostParams::default(), &object(node)).await.expect("the node is new");
+        // New nodes are tainted until a controller finds them ready; here is none.
+        let patch = json!({"spec": {"taints": null}});
+        let patched = nodes.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await;
+        patched.expect("the node is there");
     }
 
     pub(crate) async fn add_pod(&self, name: &str, cpu: &str) -> Pod {

@@ -7,13 +7,33 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a need counts.
+use super::plan::Why;
+
+/// What a need counts: use, or requests of what is lent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Target {
     CpuUsed,
-    CpuRequested,
+    BatchCpu,
+    MidCpu,
     MemoryUsed,
-    MemoryRequested,
+    BatchMemory,
+    MidMemory,
+}
+
+impl Target {
+    pub fn resource(self) -> Resource {
+        match self {
+            Self::CpuUsed | Self::BatchCpu | Self::MidCpu => Resource::Cpu,
+            Self::MemoryUsed | Self::BatchMemory | Self::MidMemory => Resource::Memory,
+        }
+    }
+}
+
+/// What is short.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Resource {
+    Cpu,
+    Memory,
 }
 
 /// So much must be freed, by these pods in this order.
@@ -25,6 +45,11 @@ pub struct Need<Id> {
     pub release: i64,
     /// Each pod and what its end frees, first to go first.
     pub pods: Vec<(Id, i64)>,
+    /// How many may leave for it in one round.
+    pub most: Option<usize>,
+    /// What is short runs out any moment.
+    pub is_critical: bool,
+    pub why: Why,
 }
 
 /// A pod to ask now.
@@ -36,6 +61,8 @@ pub struct Ask<Id> {
     /// What was still missing when it was chosen.
     pub missing: i64,
     pub frees: i64,
+    pub is_critical: bool,
+    pub why: Why,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +78,8 @@ pub struct Round<'a, Id> {
     released: BTreeMap<Target, i64>,
     handled: BTreeSet<Id>,
     asked: Option<Ask<Id>>,
-    has_evicted: bool,
+    /// How many leave for each feature.
+    leave: BTreeMap<&'static str, usize>,
 }
 
 impl<'a, Id: Ord + Clone> Round<'a, Id> {
@@ -62,7 +90,7 @@ impl<'a, Id: Ord + Clone> Round<'a, Id> {
             released: BTreeMap::new(),
             handled: BTreeSet::new(),
             asked: None,
-            has_evicted: false,
+            leave: BTreeMap::new(),
         };
         for id in leaving {
             round.count(id);
@@ -76,15 +104,23 @@ impl<'a, Id: Ord + Clone> Round<'a, Id> {
         for need in self.needs {
             let missing =
                 need.release - self.released.get(&need.target).copied().unwrap_or_default();
-            if missing <= 0 {
+            let leave = self.leave.get(need.feature).copied().unwrap_or_default();
+            if missing <= 0 || need.most.is_some_and(|most| leave >= most) {
                 continue;
             }
             // Whoever frees nothing is left in peace.
             let willing =
                 need.pods.iter().find(|(id, frees)| *frees > 0 && !self.handled.contains(id));
             if let Some((id, frees)) = willing {
-                let (feature, target) = (need.feature, need.target);
-                let ask = Ask { id: id.clone(), feature, target, missing, frees: *frees };
+                let ask = Ask {
+                    id: id.clone(),
+                    feature: need.feature,
+                    target: need.target,
+                    missing,
+                    frees: *frees,
+                    is_critical: need.is_critical,
+                    why: need.why,
+                };
                 self.asked = Some(ask.clone());
                 return Some(ask);
             }
@@ -96,14 +132,9 @@ impl<'a, Id: Ord + Clone> Round<'a, Id> {
         let Some(ask) = self.asked.take() else { return };
         if outcome == Outcome::Leaves {
             self.count(&ask.id);
-            self.has_evicted = true;
+            *self.leave.entry(ask.feature).or_default() += 1;
         }
         self.handled.insert(ask.id);
-    }
-
-    /// Whether anybody left in this round, and the cool-down begins.
-    pub fn has_evicted(&self) -> bool {
-        self.has_evicted
     }
 
     /// Counts a departure once for each target, with the most any need expects of it.
@@ -124,10 +155,16 @@ impl<'a, Id: Ord + Clone> Round<'a, Id> {
 
 #[cfg(test)]
 mod tests {
+    use units::{MilliCpu, Percent};
+
     use super::*;
+    use crate::evict::cpu::Band;
 
     fn need(target: Target, release: i64, pods: &[(&'static str, i64)]) -> Need<&'static str> {
-        Need { feature: "Test", target, release, pods: pods.to_vec() }
+        let band = Band { threshold: Percent(70), lower: Percent(68) };
+        let why = Why::Cpu { used: MilliCpu(0), capacity: MilliCpu(0), band };
+        let pods = pods.to_vec();
+        Need { feature: "Test", target, release, pods, most: None, is_critical: false, why }
     }
 
     /// Runs a round in which these pods refuse; who left.
@@ -145,7 +182,6 @@ mod tests {
                 left.push(ask.id);
             }
         }
-        assert_eq!(round.has_evicted(), !left.is_empty());
         left
     }
 
@@ -153,10 +189,13 @@ mod tests {
     fn as_many_leave_as_needed() {
         use Target::{CpuUsed, MemoryUsed};
         let three = [("a", 3), ("b", 3), ("c", 3)];
-        let cases: [(&str, Vec<_>, &[_], &[_], &[_]); 9] = [
+        let at_most = |most| Need { most: Some(most), ..need(CpuUsed, 99, &three) };
+        let cases: [(&str, Vec<_>, &[_], &[_], &[_]); 11] = [
             ("nothing needed", vec![need(CpuUsed, 0, &three)], &[], &[], &[]),
             ("one is enough", vec![need(CpuUsed, 3, &three)], &[], &[], &["a"]),
             ("two are", vec![need(CpuUsed, 4, &three)], &[], &[], &["a", "b"]),
+            ("no more than allowed", vec![at_most(2)], &[], &[], &["a", "b"]),
+            ("who refuses is not one of them", vec![at_most(1)], &[], &["a"], &["b"]),
             ("all are not", vec![need(CpuUsed, 99, &three)], &[], &[], &["a", "b", "c"]),
             ("a refusal costs the next", vec![need(CpuUsed, 3, &three)], &[], &["a"], &["b"]),
             ("who leaves already counts", vec![need(CpuUsed, 4, &three)], &["b"], &[], &["a"]),

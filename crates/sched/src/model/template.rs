@@ -5,7 +5,9 @@
 //! times, the random names of projected volumes) is not in here. A plugin that reads something
 //! new of a pod adds a field and fills it in [`crate::read`]; equality and hashing follow.
 
-use std::collections::HashMap;
+use std::borrow::Borrow;
+use std::collections::HashSet;
+use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -191,10 +193,34 @@ impl Deref for Class {
     }
 }
 
+/// A class in the table, found by its template.
+#[derive(Debug)]
+struct Entry(Arc<Class>);
+
+impl Borrow<Template> for Entry {
+    fn borrow(&self) -> &Template {
+        &self.0.template
+    }
+}
+
+impl Hash for Entry {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.template.hash(state);
+    }
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.template == other.0.template
+    }
+}
+
+impl Eq for Entry {}
+
 /// All templates in use, each once.
 #[derive(Debug, Default)]
 pub struct Classes {
-    by_template: HashMap<Template, Arc<Class>>,
+    entries: HashSet<Entry>,
     next: u64,
     /// Swept when the table has grown to this size.
     sweep_at: usize,
@@ -202,24 +228,24 @@ pub struct Classes {
 
 impl Classes {
     pub fn intern(&mut self, template: Template, tie: u64) -> Arc<Class> {
-        if let Some(class) = self.by_template.get(&template) {
+        if let Some(Entry(class)) = self.entries.get(&template) {
             return Arc::clone(class);
         }
-        if self.by_template.len() >= self.sweep_at.max(1024) {
-            self.by_template.retain(|_, class| Arc::strong_count(class) > 1);
-            self.sweep_at = self.by_template.len() * 2;
+        if self.entries.len() >= self.sweep_at.max(1024) {
+            self.entries.retain(|Entry(class)| Arc::strong_count(class) > 1);
+            self.sweep_at = self.entries.len() * 2;
         }
         self.next += 1;
-        let class = Arc::new(Class { id: ClassId(self.next), tie, template: template.clone() });
-        self.by_template.insert(template, Arc::clone(&class));
+        let class = Arc::new(Class { id: ClassId(self.next), tie, template });
+        self.entries.insert(Entry(Arc::clone(&class)));
         class
     }
 
     pub fn len(&self) -> usize {
-        self.by_template.len()
+        self.entries.len()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.by_template.is_empty()
+        self.entries.is_empty()
     }
 }

@@ -98,7 +98,7 @@ impl Scoring {
     /// From 0 to 100. `room` gives capacity and what would be used with the pod; a resource the
     /// place does not have is left out.
     pub fn score(&self, room: impl Fn(ResourceId) -> (i64, i64)) -> i64 {
-        let (mut sum, mut weights) = (0_i128, 0_i128);
+        let (mut sum, mut weights) = (0_i64, 0_i64);
         for (resource, weight) in &self.weights {
             let (capacity, used) = room(*resource);
             if capacity <= 0 {
@@ -109,11 +109,11 @@ impl Scoring {
                 Fill::Least => capacity - used,
                 Fill::Most => used.min(capacity),
             };
-            let score = i128::from(counted) * 100 / i128::from(capacity);
-            sum += score * i128::from(*weight);
-            weights += i128::from(*weight);
+            let score = counted.saturating_mul(100) / capacity;
+            sum = sum.saturating_add(score.saturating_mul(*weight));
+            weights = weights.saturating_add(*weight);
         }
-        if weights == 0 { 0 } else { i64::try_from(sum / weights).unwrap_or(100) }
+        if weights == 0 { 0 } else { sum / weights }
     }
 }
 
@@ -143,38 +143,97 @@ struct Binding {
     required: bool,
 }
 
+/// How much of each resource every NUMA node could give to a pod.
+struct Wants {
+    rows: [Want; Self::MOST],
+    len: usize,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Want {
+    quantity: i64,
+    /// By position.
+    left: [i64; Wants::ZONES],
+}
+
+impl Wants {
+    const MOST: usize = 6;
+    const ZONES: usize = 8;
+
+    /// `None` for machines and pods that take the long way.
+    fn new(state: &State, demand: &Demand, binding: Option<Binding>) -> Option<Self> {
+        let zones = state.zones();
+        if demand.numa_is_exclusive || zones.len() > Self::ZONES {
+            return None;
+        }
+        let mut wants = Self { rows: [Want::default(); Self::MOST], len: 0 };
+        for (resource, quantity) in demand.requests.iter() {
+            let owners = zones.iter().filter(|zone| zone.amount(resource).is_some()).count();
+            if owners == 0 && resource != ResourceId::CPU {
+                continue;
+            }
+            let row = wants.rows.get_mut(wants.len).filter(|_| owners == zones.len())?;
+            let binding = binding.filter(|_| resource == ResourceId::CPU);
+            let unit = binding.map_or(1, |binding| state.portion(binding));
+            row.quantity = binding.map_or(quantity, |_| quantity / 1_000);
+            for (position, left) in row.left.iter_mut().enumerate().take(zones.len()) {
+                *left = state.left(position, resource, binding).max(0) / unit * unit;
+            }
+            wants.len += 1;
+        }
+        Some(wants)
+    }
+
+    /// What [`share`] would find: it gives all there is, in whole portions.
+    fn fit(&self, mask: Mask) -> bool {
+        self.rows.iter().take(self.len).all(|row| {
+            let given = mask.iter().map(|position| row.left.get(position).copied().unwrap_or(0));
+            given.fold(0, i64::saturating_add) >= row.quantity
+        })
+    }
+}
+
 impl State {
-    /// May the pod go here?
+    /// May the pod go here, and to which NUMA nodes? `None` is any.
     pub fn filter(
         &self,
         demand: &Demand,
         rules: &Rules,
         totals: &impl Totals,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Option<Mask>, Refusal> {
         let policy = self.policy_for(demand)?;
         if let Some(designated) = &demand.designated {
-            return self.verify(designated, demand);
+            return self.verify(designated, demand).map(|()| None);
         }
         self.check_amplified(demand, totals)?;
         let binding = self.binding(demand)?;
         match policy {
-            None => self.check_count(binding),
-            Some(policy) => self.admit(policy, demand, binding, rules).map(drop),
+            None => self.check_count(binding).map(|()| None),
+            Some(policy) => self.admit(policy, demand, binding, rules),
         }
     }
 
     /// From 0 to 100; 0 where the pod could not go.
     pub fn score(&self, demand: &Demand, rules: &Rules, totals: &impl Totals) -> i64 {
+        match self.filter(demand, rules, totals) {
+            Ok(mask) => self.score_at(mask, demand, rules, totals),
+            Err(_) => 0,
+        }
+    }
+
+    /// As [`State::score`], for the NUMA nodes the filter has found.
+    pub fn score_at(
+        &self,
+        mask: Option<Mask>,
+        demand: &Demand,
+        rules: &Rules,
+        totals: &impl Totals,
+    ) -> i64 {
         let Ok(policy) = self.policy_for(demand) else { return 0 };
         let Ok(binding) = self.binding(demand) else { return 0 };
         let asked = |resource| self.price(demand, binding, resource);
         // What a best-effort pod will get is not decided before it is placed.
-        let policy = policy.filter(|policy| *policy != NumaTopologyPolicy::BestEffort);
-        let mask = match policy.map(|policy| self.admit(policy, demand, binding, rules)) {
-            None => None,
-            Some(Ok(mask)) => mask,
-            Some(Err(_)) => return 0,
-        };
+        let mask = mask.filter(|_| policy != Some(NumaTopologyPolicy::BestEffort));
         let Some(mask) = mask else {
             return rules.node.score(|resource| {
                 let requested = match resource {
@@ -184,10 +243,7 @@ impl State {
                 (totals.allocatable(resource), requested.saturating_add(asked(resource)))
             });
         };
-        rules.numa.score(|resource| {
-            let (capacity, used) = self.room(mask, resource);
-            (capacity, used.saturating_add(asked(resource)))
-        })
+        self.numa_score(mask, demand, binding, rules)
     }
 
     /// What the pod gets here. Nothing is recorded.
@@ -317,6 +373,13 @@ impl State {
         if self.zones().is_empty() {
             return Err(Refusal::NoNumaResources);
         }
+        if let Some(mask) = self.smallest(demand, binding, rules) {
+            let is_single = policy == NumaTopologyPolicy::SingleNumaNode;
+            let is_whole = mask == Mask::first(self.zones().len());
+            if !is_single || mask.len() == 1 {
+                return Ok(Some(mask).filter(|_| !(is_single && is_whole)));
+            }
+        }
         let offers = self.offers(policy, demand, binding, rules);
         let occupancy: Vec<_> = match demand.numa_is_exclusive {
             true => self.zones().iter().map(|zone| zone.occupancy).collect(),
@@ -331,10 +394,26 @@ impl State {
         Ok(mask)
     }
 
+    /// The answer in short, where the topology manager has nothing to weigh: every NUMA node has
+    /// every resource and none is to be avoided. All resources then offer the same sets, and the
+    /// best is among the smallest that fit. `None` where it has, or where nothing fits.
+    fn smallest(&self, demand: &Demand, binding: Option<Binding>, rules: &Rules) -> Option<Mask> {
+        let wants = Wants::new(self, demand, binding)?;
+        let mut best: Option<(Mask, i64)> = None;
+        for mask in self.masks().iter().filter(|mask| wants.fit(**mask)) {
+            if best.is_some_and(|(best, _)| mask.len() > best.len()) {
+                break;
+            }
+            let score = self.numa_score(*mask, demand, binding, rules);
+            let is_better = |(best, highest): (Mask, i64)| *mask < best || score > highest;
+            if best.is_none_or(is_better) {
+                best = Some((*mask, score));
+            }
+        }
+        best.map(|(mask, _)| mask)
+    }
+
     /// Every set of NUMA nodes that could serve the pod, smallest first.
-    ///
-    /// Larger sets than the smallest that fit are never chosen while all nodes have all resources
-    /// and none is to be avoided; they are then left out.
     fn offers(
         &self,
         policy: NumaTopologyPolicy,
@@ -349,29 +428,14 @@ impl State {
             .filter(|(resource, _)| is_numa(*resource))
             .map(|(resource, _)| Offer { resource, hints: Vec::new() })
             .collect();
-        let is_even = self
-            .zones()
-            .iter()
-            .all(|zone| offers.iter().all(|offer| zone.amount(offer.resource).is_some()));
-        let may_stop = is_even && !demand.numa_is_exclusive;
         let mut smallest = u32::MAX;
         for mask in self.masks() {
-            let is_beyond = mask.len() > smallest;
-            if is_beyond
-                && may_stop
-                && (policy != NumaTopologyPolicy::SingleNumaNode || smallest == 1)
-            {
-                break;
-            }
             if self.shares(demand, binding, *mask).is_err() {
                 continue;
             }
             smallest = smallest.min(mask.len());
             let preferred = mask.len() == smallest || policy == NumaTopologyPolicy::Restricted;
-            let score = rules.numa.score(|resource| {
-                let (capacity, used) = self.room(*mask, resource);
-                (capacity, used.saturating_add(self.price(demand, binding, resource)))
-            });
+            let score = self.numa_score(*mask, demand, binding, rules);
             for offer in &mut offers {
                 let lacks = |at: usize| self.amount_at(at, offer.resource).is_none();
                 if !mask.iter().any(lacks) {
@@ -380,6 +444,19 @@ impl State {
             }
         }
         offers
+    }
+
+    fn numa_score(
+        &self,
+        mask: Mask,
+        demand: &Demand,
+        binding: Option<Binding>,
+        rules: &Rules,
+    ) -> i64 {
+        rules.numa.score(|resource| {
+            let (capacity, used) = self.room(mask, resource);
+            (capacity, used.saturating_add(self.price(demand, binding, resource)))
+        })
     }
 
     fn amount_at(&self, position: usize, resource: ResourceId) -> Option<&Amount> {

@@ -49,7 +49,12 @@ impl Mask {
 
     /// Positions, ascending.
     pub fn iter(self) -> impl Iterator<Item = usize> {
-        (0..64).filter(move |position| self.contains(*position))
+        let mut rest = self.0;
+        std::iter::from_fn(move || {
+            let bit = (rest != 0).then(|| rest.trailing_zeros())?;
+            rest &= rest - 1;
+            usize::try_from(bit).ok()
+        })
     }
 
     /// Every set of the first `nodes` nodes: by size, then by its members in order.

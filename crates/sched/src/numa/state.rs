@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use api::metadata::node::{NodeCpuBindPolicy, NumaAllocateStrategy};
 use api::metadata::pod::NumaTopologyPolicy;
-use units::{CpuSet, MilliCpu, Ratio, Rounding};
+use units::{CpuSet, Ratio, Rounding};
 
 use super::hint::{Mask, Occupancy};
 use super::take::{Bind, Exclusive, Fill};
@@ -148,6 +148,7 @@ pub struct State {
     bound: i64,
     zones: Vec<Zone>,
     masks: Arc<[Mask]>,
+    version: u64,
 }
 
 impl State {
@@ -194,11 +195,9 @@ impl State {
         self.pods.get(uid)
     }
 
-    /// Nothing is known and nobody holds anything.
-    pub fn is_blank(&self) -> bool {
-        self.pods.is_empty()
-            && *self.machine == Machine::default()
-            && self.settings == Settings::default()
+    /// Another number after every change.
+    pub fn version(&self) -> u64 {
+        self.version
     }
 
     /// How this node binds CPUs of every pod; `None` leaves it to the pod.
@@ -236,8 +235,11 @@ impl State {
 
     /// What `cpus` bound CPUs cost in amplified milli-cores.
     pub fn amplified(&self, cpus: i64) -> i64 {
-        let milli = MilliCpu(cpus.saturating_mul(1_000));
-        self.cpu_ratio().apply(milli, Rounding::Up).0
+        let milli = cpus.saturating_mul(1_000);
+        match self.cpu_ratio() {
+            Ratio::ONE => milli,
+            ratio => ratio.apply(milli, Rounding::Up),
+        }
     }
 
     /// CPUs held by pods with this wish.
@@ -370,6 +372,7 @@ impl State {
 
     /// Recounts CPUs. Sums of shares are kept by [`State::count`].
     fn refresh(&mut self) {
+        self.version += 1;
         let machine = Arc::clone(&self.machine);
         let Some(topology) = &machine.topology else {
             let mut held = CpuSet::new();

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::ArgsError;
 use crate::plugin::Plugin;
+use crate::preempt::Sample;
 use crate::snapshot::Snapshot;
 
 pub(super) const PRIORITY_SORT: &str = "PrioritySort";
@@ -27,7 +28,8 @@ pub(super) fn sort(_: &Value, _: &mut Snapshot) -> Result<Box<dyn Plugin>, ArgsE
     Ok(Box::new(Marker(PRIORITY_SORT)))
 }
 
-pub(super) fn preemption(_: &Value, _: &mut Snapshot) -> Result<Box<dyn Plugin>, ArgsError> {
+pub(super) fn preemption(args: &Value, _: &mut Snapshot) -> Result<Box<dyn Plugin>, ArgsError> {
+    Sample::read(args)?;
     Ok(Box::new(Marker(DEFAULT_PREEMPTION)))
 }
 

@@ -2,7 +2,7 @@
 //! belong together. [`crate::numa`] has the arithmetic.
 
 use std::borrow::Cow;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use api::metadata::Wire;
 use api::metadata::pod::{
@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::{ArgsError, read_args};
 use crate::model::{Class, Names, ResourceId, Resources};
 use crate::numa::{
-    Allocation, Bind, Demand, Exclusive, Fill, Refusal, Rules, Scoring, Source, Totals,
+    Allocation, Bind, Demand, Exclusive, Fill, Mask, Refusal, Rules, Scoring, Source, Totals,
 };
 use crate::plugin::{
     self, Context, Event, Normalise, Patch, Plugin, Prepared, Reads, Subject, Work,
@@ -164,7 +164,12 @@ impl Plugin for NumaResource {
             Err(reason) => Prepared::reject(Code::Unresolvable, reason),
             Ok(None) => Prepared::skip(),
             Ok(Some(demand)) => {
-                let work = Fitting { demand, rules: self.rules.clone(), texts: RefCell::default() };
+                let work = Fitting {
+                    demand,
+                    rules: self.rules.clone(),
+                    texts: RefCell::default(),
+                    latest: Cell::default(),
+                };
                 Prepared::both(Reads::Usage, Normalise::None, work)
             }
         }
@@ -227,6 +232,16 @@ struct Fitting {
     rules: Rules,
     /// Refusals that name resources or NUMA nodes, as they were met.
     texts: RefCell<Vec<(Refusal, String)>>,
+    /// Where the pod would go on the node that was filtered last, for the score that follows.
+    latest: Cell<Option<Found>>,
+}
+
+/// What a filter found on a node in a state.
+#[derive(Debug, Clone, Copy)]
+struct Found {
+    node: NodeIx,
+    version: u64,
+    mask: Option<Mask>,
 }
 
 /// Reasons with a text of their own start here.
@@ -293,7 +308,10 @@ impl Work for Fitting {
     fn filter(&self, snapshot: &Snapshot, node: NodeIx) -> Verdict {
         let Some(state) = snapshot.extras.numa.state(node) else { return Verdict::OK };
         match state.filter(&self.demand, &self.rules, &Room { snapshot, node }) {
-            Ok(()) => Verdict::OK,
+            Ok(mask) => {
+                self.latest.set(Some(Found { node, version: state.version(), mask }));
+                Verdict::OK
+            }
             Err(refusal) => {
                 let is_final = refusal.is_final();
                 let bit = self.bit(refusal, &snapshot.resources);
@@ -314,7 +332,12 @@ impl Work for Fitting {
 
     fn score(&self, snapshot: &Snapshot, node: NodeIx) -> i64 {
         let Some(state) = snapshot.extras.numa.state(node) else { return 0 };
-        state.score(&self.demand, &self.rules, &Room { snapshot, node })
+        let room = Room { snapshot, node };
+        let latest = self.latest.get();
+        match latest.filter(|found| found.node == node && found.version == state.version()) {
+            Some(found) => state.score_at(found.mask, &self.demand, &self.rules, &room),
+            None => state.score(&self.demand, &self.rules, &room),
+        }
     }
 }
 

@@ -7,6 +7,8 @@
 pub(super) mod binding;
 pub(super) mod limits;
 pub(super) mod restrictions;
+#[cfg(test)]
+mod tests;
 pub(super) mod zone;
 
 use crate::model::{Class, VolumeSource};

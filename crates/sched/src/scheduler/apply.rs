@@ -42,6 +42,7 @@ impl Scheduler {
                 }
             }
         }
+        self.tell_released(now);
     }
 
     fn set_node(&mut self, object: &wire::Node, now: Time) {
@@ -174,7 +175,7 @@ impl Scheduler {
             (Phase::Pending, None) => self.update_pending(pod, facts, before, class, now),
             (Phase::Pending, Some(node)) => {
                 self.queue.delete(&facts.uid);
-                self.withdraw(pod);
+                self.release(pod);
                 self.renew(pod, facts, &class, Phase::Bound);
                 self.snapshot.attach(pod, node);
                 self.pod_event(Actions::ADD, None, Some(class), now);
@@ -273,7 +274,7 @@ impl Scheduler {
         let Some(found) = self.snapshot.pods.get(pod) else { return };
         let (uid, class, phase) = (Arc::clone(&found.uid), Arc::clone(&found.class), found.phase);
         self.queue.delete(&uid);
-        self.withdraw(pod);
+        self.release(pod);
         self.preempting.remove(&uid);
         if phase == Phase::Assumed {
             self.unreserve(pod);

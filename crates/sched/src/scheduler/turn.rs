@@ -21,14 +21,19 @@ impl Scheduler {
     /// Takes the next pod off the queue and decides; a placed pod is assumed on its node.
     pub fn next(&mut self, now: Time) -> Option<Attempt> {
         self.expire(now);
-        let uid = self.queue.pop(now)?;
-        let Some(pod) = self.snapshot.pods.find(&uid) else {
-            self.queue.done(&uid);
-            self.queue.delete(&uid);
-            return self.next(now);
+        let (uid, pod) = loop {
+            let uid = self.queue.pop(now)?;
+            match self.snapshot.pods.find(&uid) {
+                Some(pod) => break (uid, pod),
+                None => {
+                    self.queue.done(&uid);
+                    self.queue.delete(&uid);
+                }
+            }
         };
         let attempts = self.queue.get(&uid).map_or(1, |record| record.attempts);
         let outcome = self.attempt(pod, now);
+        self.tell_released(now);
         let profile = self.profile_of(pod);
         let scheduler_name = self.frameworks.get(profile)?.scheduler_name.clone();
         Some(Attempt { pod: self.pod_ref(pod), scheduler_name, attempts, outcome })
@@ -60,18 +65,32 @@ impl Scheduler {
 
     fn place(&mut self, pod: PodIx, profile: usize, choice: Choice, now: Time) -> Outcome {
         let node = choice.node;
-        let name = self.snapshot.node_name(node).to_owned();
-        let Some(symbol) = self.snapshot.names.find(&name) else {
-            return Outcome::Skip { reason: "node is gone" };
+        let Some(symbol) = self.snapshot.node(node).map(|node| node.name) else {
+            // A decision names a node of this very snapshot; should it not, the pod is retried.
+            let is_error = true;
+            let rejection = Rejection { is_error, ..Rejection::default() };
+            return self.refuse(pod, rejection, now);
         };
-        self.withdraw(pod);
+        let name = self.snapshot.names.text(symbol).to_owned();
+        let promised = self.snapshot.pods.get(pod).and_then(|found| found.nominated);
+        if promised == Some(symbol) {
+            self.withdraw(pod);
+        } else {
+            self.release(pod);
+        }
         if let Some(found) = self.snapshot.pods.get_mut(pod) {
             found.phase = Phase::Assumed;
         }
         self.snapshot.attach(pod, symbol);
         if let Err((plugin, refusal)) = self.reserve(pod, profile, node) {
             self.unassume(pod);
-            return self.refuse_reserve(pod, plugin, refusal, now);
+            let rejection = Rejection {
+                nodes: self.snapshot.live(),
+                before: Some(refusal.reason),
+                plugins: [plugin].into(),
+                ..Rejection::default()
+            };
+            return self.refuse(pod, rejection, now);
         }
         let why = self.placement(&choice);
         let patch = self.patch(pod, profile, node);
@@ -145,19 +164,8 @@ impl Scheduler {
         }
     }
 
-    fn refuse_reserve(
-        &mut self,
-        pod: PodIx,
-        plugin: &'static str,
-        refusal: Refusal,
-        now: Time,
-    ) -> Outcome {
-        let rejection = Rejection {
-            nodes: self.snapshot.live(),
-            before: Some(refusal.reason),
-            plugins: [plugin].into(),
-            ..Rejection::default()
-        };
+    /// Rejected after a node was chosen: nothing to preempt, nothing promised.
+    fn refuse(&mut self, pod: PodIx, rejection: Rejection, now: Time) -> Outcome {
         self.requeue(pod, &rejection, now);
         Outcome::Reject(Box::new(Reject {
             why: rejection,
@@ -192,7 +200,7 @@ impl Scheduler {
         match search.find(&mut cycle, standings, pod, refused) {
             preempt::Found::Nothing { message } => {
                 reject.why.preemption = message;
-                if self.withdraw(pod) {
+                if self.release(pod) {
                     reject.nominate = Nominate::Clear;
                 }
             }
@@ -208,7 +216,7 @@ impl Scheduler {
         let losers = self.nominator.below(priority, &node);
         let losers: Vec<PodIx> = losers.filter_map(|uid| self.snapshot.pods.find(uid)).collect();
         for loser in losers {
-            self.withdraw(loser);
+            self.release(loser);
             reject.unnominated.push(self.pod_ref(loser));
         }
         self.promise(pod, node);

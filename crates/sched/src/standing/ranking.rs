@@ -160,7 +160,7 @@ mod tests {
         #[test]
         fn the_ranking_equals_sorting(
             start in prop::collection::vec(prop::option::of(0..5i64), 1..40),
-            changes in prop::collection::vec((0..40usize, prop::option::of(0..5i64)), 0..60),
+            changes in prop::collection::vec((0..40u32, prop::option::of(0..5i64)), 0..60),
             class in any::<u64>(),
         ) {
             let nodes: Vec<u64> = (0..start.len()).map(|n| tie::of(&n.to_le_bytes())).collect();
@@ -169,9 +169,9 @@ mod tests {
             let mut ranking = Ranking::default();
             ranking.rebuild(totals.iter().copied(), ties);
             for (at, total) in changes {
-                let at = at % totals.len();
-                totals[at] = total;
-                ranking.set(NodeIx(at as u32), total, ties);
+                let at = at % u32::try_from(totals.len()).unwrap();
+                totals[at as usize] = total;
+                ranking.set(NodeIx(at), total, ties);
                 let want = sorted(&totals, ties);
                 prop_assert_eq!(ranking.best(), want.first().copied());
                 prop_assert_eq!(ranking.second(ties), want.get(1).copied());

@@ -14,13 +14,7 @@ fn settings(gates: &[AgentGate]) -> CollectSettings {
     for gate in gates {
         on.set(*gate, true);
     }
-    CollectSettings {
-        gates: on,
-        resctrl: true,
-        page_cache: true,
-        fast_interval: None,
-        ..CollectSettings::default()
-    }
+    CollectSettings { gates: on, resctrl: true, page_cache: true, ..CollectSettings::default() }
 }
 
 fn with_pod(version: Version, gates: &[AgentGate]) -> Rig {

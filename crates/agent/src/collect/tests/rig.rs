@@ -46,7 +46,7 @@ pub(super) struct Rig {
 
 impl Rig {
     pub(super) fn new(version: Version) -> Self {
-        Self::with(version, CollectSettings { fast_interval: None, ..CollectSettings::default() })
+        Self::with(version, CollectSettings::default())
     }
 
     pub(super) fn with(version: Version, settings: CollectSettings) -> Self {

@@ -29,8 +29,7 @@ fn churn_leaves_nothing_behind() {
 }
 
 fn churn(hours: u64) {
-    let settings =
-        CollectSettings { usage_interval: STEP, fast_interval: None, ..CollectSettings::default() };
+    let settings = CollectSettings { usage_interval: STEP, ..CollectSettings::default() };
     let mut rig = Rig::with(Version::V2, settings);
     for place in 0..PLACES {
         rig.make(&container(&churned(place, 0)).cgroup);

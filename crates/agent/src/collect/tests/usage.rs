@@ -3,8 +3,7 @@
 use api::qos::KubeQos;
 use host::cgroup::Controller;
 
-use super::rig::{BOTH, Counters, MIB, Rig, SECOND, TIER, container, pod};
-use crate::collect::Task;
+use super::rig::{BOTH, Counters, MIB, Rig, TIER, container, pod};
 use crate::series::{Measure, Subject};
 
 #[test]
@@ -205,7 +204,7 @@ fn a_hundred_pods_cost_fewer_than_six_hundred_calls_a_second() {
         let before = rig.meter.count();
         (0..50).for_each(|_| rig.step());
         let a_second = (rig.meter.count() - before) / 50;
-        assert!(a_second <= 540, "{version:?}: {a_second}, and the fast sampler needs 60");
+        assert!(a_second <= 540, "{version:?}: {a_second}, and the reflex needs 60");
     }
 }
 
@@ -213,7 +212,6 @@ fn a_hundred_pods_cost_fewer_than_six_hundred_calls_a_second() {
 fn memory_with_page_cache_is_kept_when_asked_for() {
     let settings = crate::view::CollectSettings {
         page_cache: true,
-        fast_interval: None,
         ..crate::view::CollectSettings::default()
     };
     let mut rig = Rig::with(BOTH[1], settings);
@@ -225,23 +223,4 @@ fn memory_with_page_cache_is_kept_when_asked_for() {
     rig.assert_fresh(Subject::Node, Measure::MemoryWithPageCache, 4_000.0 * MIB as f64);
     rig.assert_fresh(Subject::Pod("web"), Measure::MemoryWithPageCache, 400.0 * MIB as f64);
     rig.assert_fresh(Subject::Pod("web"), Measure::Memory, 300.0 * MIB as f64);
-}
-
-#[test]
-fn the_fast_sampler_follows_a_step_within_its_period() {
-    let mut rig = Rig::with(BOTH[0], crate::view::CollectSettings::default());
-    let fast = rig.metrics.fast().clone();
-    rig.stat(&[0; 4]);
-    rig.step();
-    for (milliseconds, ticks, want) in [(50, 5, 1.0), (50, 25, 4.0)] {
-        rig.stat(&[ticks, 0, 0, 0]);
-        rig.pass(std::time::Duration::from_millis(milliseconds));
-        let sample = fast.latest().unwrap();
-        assert!((sample.node - want).abs() < 1e-9, "{sample:?}");
-        assert_eq!(sample.at, rig.now);
-    }
-    let mean = fast.node_average(rig.now, SECOND).unwrap();
-    assert!((mean - 2.5).abs() < 1e-9, "{mean}");
-    assert_eq!(fast.node_average(rig.now + SECOND * 60, SECOND), None);
-    assert!(rig.metrics.health(Task::Fast).unwrap().is_started);
 }

@@ -53,6 +53,7 @@ fn world() -> World {
             capacity: allocatable,
             allocatable,
             raw_allocatable: None,
+            lent: Default::default(),
         }),
         pods: vec![
             pod("mysql", "db-0", QosClass::Lsr),

@@ -44,7 +44,8 @@ fn the_references_wiring_keeps_its_order() {
             Point::Filter,
             "NodeUnschedulable NodeName TaintToleration NodeAffinity NodePorts NodeResourcesFit \
              VolumeRestrictions NodeVolumeLimits VolumeBinding VolumeZone PodTopologySpread \
-             InterPodAffinity LoadAwareScheduling NodeNUMAResource DeviceShare Reservation",
+             InterPodAffinity DynamicResources LoadAwareScheduling NodeNUMAResource DeviceShare \
+             Reservation",
         ),
         (Point::PostFilter, "Reservation Coscheduling ElasticQuota DefaultPreemption"),
         (
@@ -103,7 +104,8 @@ fn lists_are_merged_by_the_rules() {
             point: Point::Filter,
             want: "NodeUnschedulable=0 NodeName=0 TaintToleration=3 NodeAffinity=2 NodePorts=0 \
                 NodeResourcesFit=1 VolumeRestrictions=0 NodeVolumeLimits=0 VolumeBinding=0 \
-                VolumeZone=0 PodTopologySpread=2 InterPodAffinity=2 LoadAwareScheduling=1",
+                VolumeZone=0 PodTopologySpread=2 InterPodAffinity=2 DynamicResources=0 \
+                LoadAwareScheduling=1",
         },
         Case {
             name: "all defaults can be dropped",

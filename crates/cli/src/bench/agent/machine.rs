@@ -83,8 +83,13 @@ fn layout(root: &str) -> Layout {
 }
 
 /// Where best-effort pods are.
-pub(super) fn best_effort_tier(root: &str) -> String {
-    layout(root).class(host::cgroup::KubeQos::BestEffort).as_str().to_owned()
+pub(super) fn best_effort(root: &str) -> CgroupPath {
+    layout(root).class(host::cgroup::KubeQos::BestEffort)
+}
+
+/// Where all pods are.
+pub(super) fn all_pods(root: &str) -> CgroupPath {
+    layout(root).kubepods()
 }
 
 /// The pods of the tree as the agent sees them: of ten pods one guaranteed, seven burstable and two

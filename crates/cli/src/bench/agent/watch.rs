@@ -1,10 +1,12 @@
-//! The measured process: the agent's collectors and nothing else.
+//! The measured process: the agent's collectors, its look at the load twenty times a second, and nothing
+//! else.
 
 use std::fs;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use agent::act::Reflex;
 use agent::collect::{CollectThread, Meter, MeteredFs};
 use agent::series::{Measure, Metrics, Store, Subject};
 use agent::view::{Clock, CollectSettings, World};
@@ -12,7 +14,9 @@ use anyhow::Context;
 use arc_swap::ArcSwap;
 use host::cgroup::{Tree, Version};
 use host::fs::{Mounts, RealFs};
+use qos::frame;
 use rustix::time::{ClockId, clock_gettime};
+use units::{MilliCpu, Percent};
 
 use super::{Report, machine};
 
@@ -32,17 +36,19 @@ pub(super) fn run(root: &str, pods: u16, time: Duration) -> anyhow::Result<Repor
     };
     let world = machine::world(root, pods);
     let settings = CollectSettings {
-        best_effort_cgroup: machine::best_effort_tier(root),
+        best_effort_cgroup: machine::best_effort(root).as_str().to_owned(),
         ..CollectSettings::default()
     };
     let metrics = Metrics::new(Store::new(settings.usage_interval, settings.max_points));
     remember(&metrics, &world, settings.usage_interval);
     let world = Arc::new(ArcSwap::from_pointee(world));
     let clock = Clock::start_at(HISTORY);
-    let collecting = CollectThread::start_into(metrics.clone(), settings, tree, world, clock)?;
-    thread::sleep(WARM_UP);
+    let collecting =
+        CollectThread::start_into(metrics.clone(), settings, tree.clone(), world, clock)?;
+    let mut reflex = Reflex::new(&tree, machine::all_pods(root), machine::best_effort(root));
+    look(&mut reflex, clock, WARM_UP)?;
     let before = Spent::now(&meter, &collecting)?;
-    thread::sleep(time);
+    look(&mut reflex, clock, time)?;
     let after = Spent::now(&meter, &collecting)?;
     let rss_mib = rss_mib()?;
     let size = metrics.size();
@@ -67,6 +73,21 @@ pub(super) fn run(root: &str, pods: u16, time: Duration) -> anyhow::Result<Repor
         series: size.series,
         points: size.points,
     })
+}
+
+/// Looks at the load as the acting side does, for a while.
+fn look(reflex: &mut Reflex, clock: Clock, time: Duration) -> anyhow::Result<()> {
+    let settings = frame::Settings {
+        capacity: MilliCpu::from_cores(i64::try_from(thread::available_parallelism()?.get())?),
+        threshold: Percent(65),
+        floor: MilliCpu(100),
+    };
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        reflex.look(&settings, MilliCpu::ZERO, clock.now())?;
+        thread::sleep(reflex.pause());
+    }
+    Ok(())
 }
 
 /// Fills the rings with half an hour of samples, as if the agent had run that long.

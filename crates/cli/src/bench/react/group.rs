@@ -1,6 +1,5 @@
 //! The two groups, their processes, and one step of load.
 
-use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -13,7 +12,8 @@ use host::Reading;
 use host::cgroup::{CgroupPath, CgroupReader, Tree};
 use host::fs::{Buffer, Mounts, RealFs};
 use qos::frame::Settings;
-use units::{MilliCpu, Percent};
+use rustix::process::{Pid, Signal, kill_process};
+use units::{MilliCpu, Percent, Rounding};
 
 use super::report::Step;
 use super::{Answer, STEP, clock};
@@ -26,6 +26,12 @@ const BEFORE: Duration = Duration::from_millis(400);
 
 /// Over how long best-effort has to stay within its limit: the kernel's own period.
 const PERIOD: Duration = Duration::from_millis(100);
+
+/// What a CPU may have in hand when a limit shrinks: `sched_cfs_bandwidth_slice_us`.
+const SLICE: Duration = Duration::from_millis(5);
+
+/// What best-effort keeps, so that what is lost is lost to the reaction and not to the floor.
+const FLOOR: Percent = Percent(2);
 
 pub(super) struct Rig {
     pub(super) tree: Tree,
@@ -50,7 +56,7 @@ impl Rig {
         let mut burner = Burner::start(cpus)?;
         tree.enter(&best_effort, burner.child.id())?;
         burner.say("forever")?;
-        let load = Burner::start(1)?;
+        let load = Burner::start(cpus)?;
         tree.enter(&online, load.child.id())?;
         Ok(Self { tree, root, best_effort, online, burner, load, cpus })
     }
@@ -62,7 +68,7 @@ impl Rig {
 
     pub(super) fn settings(&self, threshold: Percent) -> Settings {
         let capacity = MilliCpu::from_cores(i64::try_from(self.cpus).unwrap_or(i64::MAX));
-        Settings { capacity, threshold, floor: MilliCpu(capacity.0 / 20) }
+        Settings { capacity, threshold, floor: FLOOR.apply(capacity, Rounding::Up) }
     }
 
     /// Lets best-effort have the machine, then lets the online side want a CPU, and watches.
@@ -74,44 +80,50 @@ impl Rig {
             answer.tick(now())?;
             thread::sleep(LOOK);
         }
-        let mut watch = Watch::new(&self.tree, &self.best_effort, &self.online)?;
+        let mut watch = Watch::new(&self.tree, &self.best_effort)?;
         let began = now();
-        let mut curve = VecDeque::from([(Duration::ZERO, Duration::ZERO)]);
+        let mut curve = vec![(Duration::ZERO, Duration::ZERO)];
         let mut written = None;
         self.load.say(&STEP.as_millis().to_string())?;
         while now() - began < STEP {
             if answer.tick(now())? && written.is_none() {
                 written = Some(now() - began);
             }
-            let (best_effort, _) = watch.spent()?;
-            curve.push_back((now() - began, best_effort));
+            curve.push((now() - began, watch.spent()?));
             thread::sleep(LOOK);
         }
-        self.load.hear()?;
-        let (_, online) = watch.spent()?;
-        let limit = answer.limit().0 + self.settings(Percent::HUNDRED).capacity.0 / 20;
-        let lost = 1.0 - online.as_secs_f64() / STEP.as_secs_f64();
-        Ok(Step { written, effective: effective(&curve, limit), lost: lost.max(0.0) })
+        let work = self.load.hear()?;
+        let in_hand = SLICE * u32::try_from(self.cpus).unwrap_or(u32::MAX);
+        let allowed = share(answer.limit()) + in_hand;
+        Ok(Step { written, effective: effective(&curve, allowed), work })
+    }
+
+    /// The work of the online side in one step with best-effort stopped.
+    pub(super) fn alone(&mut self) -> anyhow::Result<u64> {
+        self.burner.signal(Signal::STOP)?;
+        let work = self.load.say(&STEP.as_millis().to_string()).and_then(|()| self.load.hear());
+        self.burner.signal(Signal::CONT)?;
+        work
     }
 }
 
-/// The moment from which on every period stays within the limit.
-fn effective(curve: &VecDeque<(Duration, Duration)>, limit: i64) -> Option<Duration> {
-    let limit = u64::try_from(limit).unwrap_or_default();
-    let allowed =
-        Duration::from_micros(PERIOD.as_secs() * 1_000 + u64::from(PERIOD.subsec_millis()) * limit);
-    let stays = |from: usize| {
-        curve.iter().skip(from).all(|(start, spent)| {
-            let later = curve.iter().find(|(at, _)| *at >= *start + PERIOD);
-            later.is_none_or(|(_, later)| *later - *spent <= allowed)
-        })
+/// What a limit comes to in one period.
+fn share(limit: MilliCpu) -> Duration {
+    PERIOD.saturating_mul(u32::try_from(limit.0).unwrap_or_default()) / 1_000
+}
+
+/// The moment from which on two periods stay within what is allowed; `curve` is CPU time over time.
+fn effective(curve: &[(Duration, Duration)], allowed: Duration) -> Option<Duration> {
+    let spent_at = |at: Duration| {
+        let place = curve.partition_point(|(time, _)| *time < at);
+        curve.get(place).map(|(_, spent)| *spent)
     };
-    let mut from = 0;
-    while from < curve.len() && !stays(from) {
-        from += 1;
-    }
-    let (at, _) = curve.get(from)?;
-    (*at + PERIOD < STEP).then_some(*at)
+    let stays = |from: Duration| {
+        let (start, middle, end) =
+            (spent_at(from)?, spent_at(from + PERIOD)?, spent_at(from + 2 * PERIOD)?);
+        Some(middle.saturating_sub(start) <= allowed && end.saturating_sub(middle) <= allowed)
+    };
+    curve.iter().map(|(at, _)| *at).find(|at| stays(*at) == Some(true))
 }
 
 impl Drop for Rig {
@@ -132,39 +144,26 @@ impl Drop for Rig {
     }
 }
 
-/// CPU time of both groups since the watch began.
+/// CPU time of a group since the watch began.
 struct Watch {
-    best_effort: CgroupReader,
-    online: CgroupReader,
+    reader: CgroupReader,
     buffer: Buffer,
-    begun: (Duration, Duration),
+    begun: Duration,
 }
 
 impl Watch {
-    fn new(tree: &Tree, best_effort: &CgroupPath, online: &CgroupPath) -> anyhow::Result<Self> {
-        let mut watch = Self {
-            best_effort: tree.reader(best_effort.clone()),
-            online: tree.reader(online.clone()),
-            buffer: Buffer::new(),
-            begun: Default::default(),
-        };
-        watch.begun = watch.read()?;
+    fn new(tree: &Tree, group: &CgroupPath) -> anyhow::Result<Self> {
+        let reader = tree.reader(group.clone());
+        let mut watch = Self { reader, buffer: Buffer::new(), begun: Duration::ZERO };
+        watch.begun = watch.spent()?;
         Ok(watch)
     }
 
-    fn read(&mut self) -> anyhow::Result<(Duration, Duration)> {
-        let usage =
-            |reader: &mut CgroupReader, buffer: &mut Buffer| match reader.cpu_usage(buffer)? {
-                Reading::Value(usage) => Ok(usage),
-                _ => anyhow::bail!("{} has no CPU time", reader.group()),
-            };
-        let best_effort = usage(&mut self.best_effort, &mut self.buffer)?;
-        Ok((best_effort, usage(&mut self.online, &mut self.buffer)?))
-    }
-
-    fn spent(&mut self) -> anyhow::Result<(Duration, Duration)> {
-        let (best_effort, online) = self.read()?;
-        Ok((best_effort.saturating_sub(self.begun.0), online.saturating_sub(self.begun.1)))
+    fn spent(&mut self) -> anyhow::Result<Duration> {
+        match self.reader.cpu_usage(&mut self.buffer)? {
+            Reading::Value(usage) => Ok(usage.saturating_sub(self.begun)),
+            _ => anyhow::bail!("{} has no CPU time", self.reader.group()),
+        }
     }
 }
 
@@ -194,15 +193,62 @@ impl Burner {
         Ok(input.flush()?)
     }
 
-    fn hear(&mut self) -> anyhow::Result<()> {
+    /// The work that was done.
+    fn hear(&mut self) -> anyhow::Result<u64> {
         let mut line = String::new();
         anyhow::ensure!(self.output.read_line(&mut line)? > 0, "the load ended unexpectedly");
-        Ok(())
+        line.trim().parse().context("the load did not say how much it did")
+    }
+
+    fn signal(&self, signal: Signal) -> anyhow::Result<()> {
+        let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        Ok(kill_process(id.context("a process without an id")?, signal)?)
     }
 
     fn stop(&mut self) {
         // It ends with its input; an error means that it has ended already.
         drop(self.input.take());
         let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// CPU time in steps of 5 ms, at two CPUs until a moment and at so many thousandths afterwards.
+    fn curve(until: u32, milli: u32) -> Vec<(Duration, Duration)> {
+        let spent =
+            |at: u32| 2 * at.min(until) * MS + at.saturating_sub(until) * milli * MS / 1_000;
+        (0..=200).map(|n| (n * 5 * MS, spent(n * 5))).collect()
+    }
+
+    #[test]
+    fn effective_is_when_two_periods_keep_the_limit() {
+        let allowed = share(MilliCpu(40)) + 2 * SLICE;
+        assert_eq!(allowed, 14 * MS);
+        let cases = [
+            ("at once", curve(0, 40), Some(0)),
+            ("after a while", curve(85, 40), Some(80)),
+            ("never", curve(2_000, 40), None),
+            ("slower, but above", curve(85, 200), None),
+        ];
+        for (name, curve, want) in cases {
+            let got = effective(&curve, allowed);
+            assert_eq!(got, want.map(|ms| ms * MS), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_lull_of_one_period_is_not_effective() {
+        let mut curve = curve(0, 0);
+        for (at, spent) in &mut curve {
+            if *at > 150 * MS {
+                *spent = 2 * (*at - 150 * MS);
+            }
+        }
+        assert_eq!(effective(&curve, 14 * MS), None);
     }
 }

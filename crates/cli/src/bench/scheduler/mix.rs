@@ -15,7 +15,7 @@ use super::{Mix, START};
 use crate::bench::manager::typed;
 
 /// Pods of one workload look alike.
-const WORKLOADS: u32 = 20;
+pub(super) const WORKLOADS: u32 = 20;
 const ZONES: u32 = 10;
 
 impl Mix {

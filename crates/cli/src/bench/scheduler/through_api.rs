@@ -14,7 +14,7 @@ use apiserver::store::{Limits, Store};
 use control::scheduler::{Options, run};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::{Binding, Namespace, Node, Pod};
-use kube::api::{ListParams, PostParams, WatchEvent, WatchParams};
+use kube::api::{ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use kube::core::Status;
 use kube::{Api, Client};
 use serde::Serialize;
@@ -82,6 +82,10 @@ async fn fill(client: &Client, nodes: u32, pods: u32) -> anyhow::Result<()> {
         let mut node: Node = typed(node(number))?;
         node.metadata.uid = None;
         all.create(params, &node).await?;
+        // New nodes are tainted until a controller finds them ready; here is none.
+        let patch = Patch::Merge(json!({"spec": {"taints": null}}));
+        let name = node.metadata.name.unwrap_or_default();
+        all.patch(&name, &PatchParams::default(), &patch).await?;
         anyhow::Ok(())
     });
     made.buffer_unordered(MAKERS).try_collect::<Vec<()>>().await?;

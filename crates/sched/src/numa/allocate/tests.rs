@@ -289,6 +289,40 @@ fn policies() -> impl proptest::strategy::Strategy<Value = Option<NumaTopologyPo
 }
 
 proptest! {
+    /// The short way gives what the topology manager would.
+    #[test]
+    fn the_short_way_is_the_long_way(
+        policy in prop_oneof![
+            Just(NumaTopologyPolicy::BestEffort),
+            Just(NumaTopologyPolicy::Restricted),
+            Just(NumaTopologyPolicy::SingleNumaNode),
+        ],
+        used in prop::collection::vec((0..8_000_i64, 0..12 * GIB), 4),
+        demand in demands(),
+        is_most in any::<bool>(),
+    ) {
+        let mut state = numa(policy);
+        let zones = (0..4).map(|id| (id, zone(8_000, 16 * GIB))).collect();
+        let topology = Some(crate::numa::topology::tests::machine(2, 2, 4, 2));
+        state.describe(Arc::new(Machine { topology, zones, ..Machine::default() }));
+        for (id, (cpu, memory)) in (0_u16..).zip(used) {
+            let shares = vec![(id, zone(cpu, memory))];
+            state.hold(format!("pod-{id}").into(), Allocation { shares, ..Allocation::default() });
+        }
+        let demand = Demand { numa_is_exclusive: false, ..demand };
+        let mut rules = Rules::default();
+        rules.numa.strategy = if is_most { Fill::Most } else { Fill::Least };
+        let Ok(binding) = state.binding(&demand) else { return Ok(()) };
+        let offers = state.offers(policy, &demand, binding, &rules);
+        let question = Question { policy, all: Mask::first(4), offers: &offers, occupancy: &[] };
+        let long = hint::admit(&question).ok();
+        let short = state.admit(policy, &demand, binding, &rules).ok();
+        let serves = |mask: Option<Mask>| {
+            mask.is_none_or(|mask| state.shares(&demand, binding, mask).is_ok())
+        };
+        prop_assert_eq!(short, long.filter(|mask| serves(*mask)));
+    }
+
     /// A pod the filter lets through gets what it asked for, from what was free, once.
     #[test]
     fn what_passes_is_allocated(

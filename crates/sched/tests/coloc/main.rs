@@ -1,5 +1,9 @@
 //! Co-location end to end in the engine: objects in, placements and patches out.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on may stop")]
+
+mod brute;
+
 use std::sync::Arc;
 
 use sched::Scheduler;

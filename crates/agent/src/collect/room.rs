@@ -1,0 +1,101 @@
+//! How much memory is there before somebody is killed?
+//!
+//! The machine's, unless one of the groups around all pods has a limit and is fuller: an agent inside
+//! a container, or below a root of its own, must not wait for a machine that has plenty.
+
+use std::time::Duration;
+
+use host::cgroup::{CgroupPath, CgroupReader};
+use host::proc::MemInfo;
+use host::{FileError, Limit, Reading};
+use units::{Bytes, Percent, Rounding};
+
+use super::group::Pass;
+use crate::series::{MemoryRoom, Metrics};
+
+/// The groups around all pods, outermost last.
+#[derive(Debug)]
+pub(super) struct Enclosing {
+    groups: Vec<CgroupPath>,
+    readers: Vec<CgroupReader>,
+}
+
+impl Enclosing {
+    /// Around the group that holds the best-effort tier.
+    pub(super) fn new(tier: &str) -> Self {
+        let mut groups = Vec::new();
+        let mut next = CgroupPath::new(tier).parent().and_then(|all_pods| all_pods.parent());
+        while let Some(group) = next.filter(|group| !group.is_root()) {
+            next = group.parent();
+            groups.push(group);
+        }
+        Self { groups, readers: Vec::new() }
+    }
+
+    /// Notes the fullest of the machine and the groups.
+    pub(super) fn tick(
+        &mut self,
+        machine: &MemInfo,
+        pass: &mut Pass<'_>,
+        metrics: &Metrics,
+    ) -> Result<(), FileError> {
+        if self.readers.is_empty() {
+            self.readers = self.groups.iter().cloned().map(|g| pass.tree.reader(g)).collect();
+        }
+        let mut room = MemoryRoom { at: pass.now, used: machine.used(), capacity: machine.total };
+        for reader in &mut self.readers {
+            if let Some(inside) = inside(reader, pass, pass.now)?
+                && fullness(&inside) > fullness(&room)
+            {
+                room = inside;
+            }
+        }
+        metrics.lock().facts.memory = Some(room);
+        Ok(())
+    }
+}
+
+fn inside(
+    reader: &mut CgroupReader,
+    pass: &mut Pass<'_>,
+    at: Duration,
+) -> Result<Option<MemoryRoom>, FileError> {
+    let Reading::Value(Limit::At(capacity)) = reader.memory_limit(pass.buffer)? else {
+        return Ok(None);
+    };
+    let Reading::Value(stat) = reader.memory_stat(pass.buffer)? else { return Ok(None) };
+    Ok(Some(MemoryRoom { at, used: stat.used(), capacity }))
+}
+
+/// In hundredths of a percent.
+fn fullness(room: &MemoryRoom) -> i64 {
+    let used = Bytes(room.used.0.saturating_mul(100));
+    Percent::of(used, room.capacity, Rounding::Down).unwrap_or_default().0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_groups_around_all_pods_are_those_above() {
+        let around = |tier| {
+            let groups = Enclosing::new(tier).groups;
+            groups.iter().map(|group| group.as_str().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(around("tidepool/kubepods/besteffort"), ["tidepool"]);
+        assert_eq!(around("a/b/kubepods/besteffort"), ["a/b", "a"]);
+        assert_eq!(around("kubepods.slice/kubepods-besteffort.slice"), [""; 0]);
+    }
+
+    #[test]
+    fn fullness_is_a_share() {
+        let room = |used, capacity| MemoryRoom {
+            at: Duration::ZERO,
+            used: Bytes(used),
+            capacity: Bytes(capacity),
+        };
+        assert!(fullness(&room(50, 100)) > fullness(&room(499, 1_000)));
+        assert_eq!(fullness(&room(5, 0)), 0, "no capacity, no share");
+    }
+}
