@@ -318,7 +318,8 @@ impl Rig {
             name: "n1".to_owned(),
             capacity: amounts(16),
             allocatable: amounts(16),
-            ..NodeView::default()
+            raw_allocatable: None,
+            lent: BTreeMap::new(),
         };
         let spec = serde_json::from_value(self.slo.clone()).unwrap();
         Scene {
