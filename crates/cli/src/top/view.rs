@@ -65,8 +65,7 @@ impl Palette {
 
 const HINTS: &str = " 1 nodes  2 pods  3 CPUs  / search  Enter open  Esc back  ? help  q quit";
 
-const HELP: &str = "\
- 1, 2, 3     nodes, pods, CPUs of the chosen node
+const HELP: &str = " 1, 2, 3     nodes, pods, CPUs of the chosen node
  up, down    choose a row (also k and j, PgUp, PgDn, Home, End)
  Enter       the CPUs of the chosen node
  /           search by name; Enter keeps it, Esc clears it
@@ -157,7 +156,7 @@ fn cpu_line(overview: &Overview, palette: Palette, width: u16) -> Line<'static> 
 fn batch_line(overview: &Overview) -> Line<'static> {
     let batch = overview.batch;
     Line::from(format!(
-        " Batch   {} CPUs lent, {} requested, {} used by {} best-effort pods",
+        " Batch   {} CPUs lent, {} requested, {} used; best-effort pods: {}",
         text::cores(Some(batch.lent)),
         text::cores(Some(batch.requested)),
         text::cores(Some(batch.used)),
@@ -308,7 +307,7 @@ fn draw_cpus(screen: &Screen, palette: Palette, frame: &mut Frame<'_>, area: Rec
             let cells: Vec<Vec<Span<'_>>> =
                 numa.cores.iter().map(|core| core_cell(&core.cpus, palette)).collect();
             let widest = numa.cores.iter().map(|core| core.cpus.len()).max().unwrap_or(1);
-            let each = usize::from(area.width).saturating_sub(2) / (widest * 7 + 3);
+            let each = usize::from(area.width).saturating_sub(2) / (widest * 9 + 2);
             for row in cells.chunks(each.max(1)) {
                 let mut line = vec![Span::raw("  ")];
                 line.extend(row.iter().flatten().cloned());
@@ -326,7 +325,7 @@ fn draw_cpus(screen: &Screen, palette: Palette, frame: &mut Frame<'_>, area: Rec
         Span::styled("LS", palette.class("LS")),
         Span::raw(" shared  "),
         Span::styled("BE", palette.class("BE")),
-        Span::raw(" nobody else  + best-effort may run beside"),
+        Span::raw(" alone  + lends to best-effort"),
     ]));
     frame.render_widget(Paragraph::new(lines), area);
 }
@@ -340,7 +339,7 @@ fn core_cell(cpus: &[Cpu], palette: Palette) -> Vec<Span<'static>> {
         }
         let short = if cpu.owner == "SYSTEM" { "SY" } else { cpu.owner };
         let beside = if cpu.lends { "+" } else { " " };
-        let text = format!("{:>3}{short:>3}{beside}", cpu.id);
+        let text = format!("{:>3} {short:>3}{beside}", cpu.id);
         spans.push(Span::styled(text, palette.class(cpu.owner)));
     }
     spans.push(Span::raw("] "));

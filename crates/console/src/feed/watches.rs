@@ -39,11 +39,14 @@ impl Kind {
         [Self::Nodes, Self::Pods, Self::NodeMetrics, Self::Topologies, Self::Configuration];
 }
 
+type Put<K> = Box<dyn Fn(&mut World, K) + Send>;
+type Remove = Box<dyn Fn(&mut World, &PodKey) + Send>;
+
 /// How objects of a kind go in and out.
 struct Way<K> {
     kind: Kind,
-    put: Box<dyn Fn(&mut World, K) + Send>,
-    remove: Box<dyn Fn(&mut World, &PodKey) + Send>,
+    put: Put<K>,
+    remove: Remove,
     /// Objects of this kind that are known.
     known: BTreeSet<PodKey>,
     listing: BTreeSet<PodKey>,

@@ -159,7 +159,7 @@ impl Log {
         };
         let mut new: Vec<&Decided> =
             page.decisions.iter().filter(|decided| !is_known(decided)).collect();
-        new.sort_by(|a, b| a.since.cmp(&b.since));
+        new.sort_by_key(|decided| decided.since);
         for decided in new {
             let entry = Entry { node: page.node.clone(), decided: decided.clone() };
             let newer = self.0.iter().take_while(|one| one.decided.since > decided.since).count();

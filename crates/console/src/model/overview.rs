@@ -120,16 +120,16 @@ impl Overview {
 
     fn add(&mut self, row: &NodeRow) {
         self.counts.add(row.state);
-        self.batch.lent = self.batch.lent + row.batch_lent.unwrap_or_default();
-        self.batch.requested = self.batch.requested + row.batch_requested;
+        self.batch.lent += row.batch_lent.unwrap_or_default();
+        self.batch.requested += row.batch_requested;
         self.batch.pods += row.best_effort_pods;
         let (Some(used), Some(classes)) = (row.used, row.classes) else { return };
-        self.cpu.capacity = self.cpu.capacity + row.capacity.milli_cpu;
-        self.cpu.used = self.cpu.used + used.milli_cpu;
-        self.cpu.without_batch = self.cpu.without_batch + used.milli_cpu - classes.be;
-        self.memory.capacity = self.memory.capacity + row.capacity.bytes;
-        self.memory.used = self.memory.used + used.bytes;
-        self.batch.used = self.batch.used + classes.be;
+        self.cpu.capacity += row.capacity.milli_cpu;
+        self.cpu.used += used.milli_cpu;
+        self.cpu.without_batch += used.milli_cpu - classes.be;
+        self.memory.capacity += row.capacity.bytes;
+        self.memory.used += used.bytes;
+        self.batch.used += classes.be;
         let bar = row.used_percent().map_or(0, |percent| percent.0.max(0) / BAR);
         let bar = usize::try_from(bar).unwrap_or(BARS).min(BARS - 1);
         if let Some(count) = self.distribution.get_mut(bar) {

@@ -36,7 +36,7 @@ impl Classes {
             QosClass::Ls => &mut self.ls,
             QosClass::Be => &mut self.be,
         };
-        *place = *place + milli;
+        *place += milli;
     }
 
     pub fn sum(&self) -> MilliCpu {
@@ -54,7 +54,7 @@ impl Classes {
             classes.add(class.unwrap_or(QosClass::Ls), usage.milli_cpu);
         }
         let rest = metric.used.milli_cpu - classes.sum();
-        classes.system = classes.system + rest.max(MilliCpu::ZERO);
+        classes.system += rest.max(MilliCpu::ZERO);
         classes
     }
 }

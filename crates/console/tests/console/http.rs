@@ -23,6 +23,8 @@ use tower::ServiceExt;
 
 use crate::rig::{self, object};
 
+type Headers<'h> = &'h [(&'h str, &'h str)];
+
 const TOKEN: &str = "the-right-token";
 
 struct Rig {
@@ -187,7 +189,7 @@ async fn the_switch_obeys_the_right_token_and_nobody_else() {
     let right = format!("Bearer {TOKEN}");
     let own = ("x-tidepool-console", "switch");
     let off = || json!({ "node": "n1", "off": true });
-    let refused: [(&str, &[(&str, &str)], StatusCode); 5] = [
+    let refused: [(&str, Headers<'_>, StatusCode); 5] = [
         ("no token", &[own], StatusCode::UNAUTHORIZED),
         ("a wrong token", &[own, ("authorization", "Bearer wrong")], StatusCode::UNAUTHORIZED),
         ("another form", &[own, ("authorization", "Basic abc")], StatusCode::UNAUTHORIZED),
