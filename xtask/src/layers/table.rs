@@ -60,7 +60,7 @@ pub(crate) const TABLE: &[Row] = &[
     row("sim", These(&["qos", "overcommit", "sched", "desched", "api", "apiserver"]), Shell, 8_000),
     // The API server is there for its tests alone, as for `cluster`.
     row("tidepool-console", These(&["api", "apiserver"]), Shell, 5_000),
-    row("tidepool", Everything, Shell, 10_000),
+    row("tidepool", Everything, Shell, 12_000),
     row("guest-init", These(&[]), Shell, 400),
     row("testkit", These(&["host", "api", "apiserver"]), Shell, 4_000),
     // It records hosts.
