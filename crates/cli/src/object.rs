@@ -5,7 +5,7 @@ pub(crate) mod delete;
 pub(crate) mod discovery;
 pub(crate) mod get;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::Args;
@@ -46,11 +46,17 @@ pub(crate) fn run(
 }
 
 impl Cluster {
-    /// Where `tidepool up` keeps its files, if its cluster is the one that is meant.
+    /// Where `tidepool up` keeps its files, if its cluster is the one that is meant: by default, or
+    /// because its kubeconfig is the one that is named.
     pub(crate) fn own(&self) -> anyhow::Result<Option<PathBuf>> {
-        let dir = self.state_dir.resolve()?;
-        let is_other = self.kubeconfig.is_some() || std::env::var_os("KUBECONFIG").is_some();
-        Ok((!is_other && state::kubeconfig(&dir).exists()).then_some(dir))
+        let from_environment = || std::env::var_os("KUBECONFIG").map(PathBuf::from);
+        let file = match self.kubeconfig.clone().or_else(from_environment) {
+            Some(named) => named,
+            None => state::kubeconfig(&self.state_dir.resolve()?),
+        };
+        let dir = file.parent().map(Path::to_owned).unwrap_or_default();
+        let is_ups = state::kubeconfig(&dir) == file && state::lock_file(&dir).exists();
+        Ok((is_ups && file.exists()).then_some(dir))
     }
 
     pub(crate) async fn connect(&self) -> anyhow::Result<Session> {
