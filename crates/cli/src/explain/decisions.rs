@@ -170,7 +170,7 @@ pub(super) fn text(shown: &Shown, now: Timestamp) -> String {
         if index > 0 || !text.is_empty() {
             text.push('\n');
         }
-        write_decision(&mut text, name, decided, now);
+        write_decision(&mut text, decided, now);
     }
     if !page.changes.is_empty() {
         text.push_str("\nlast changes of its kernel files\n\n");
@@ -181,9 +181,9 @@ pub(super) fn text(shown: &Shown, now: Timestamp) -> String {
     text
 }
 
-fn write_decision(text: &mut String, name: &str, decided: &Decided, now: Timestamp) {
+fn write_decision(text: &mut String, decided: &Decided, now: Timestamp) {
     let why = &decided.why;
-    let whose = if why.about == NODE { "" } else { name };
+    let whose = if why.about == NODE { "" } else { why.about.as_str() };
     let separator = if whose.is_empty() { "" } else { ": " };
     let _ = writeln!(
         text,
