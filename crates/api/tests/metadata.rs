@@ -264,6 +264,11 @@ fn evictions(seen: &mut Seen) {
         r#"{"timestamp":"2025-05-25T03:36:38Z","deleteOptions":{"gracePeriodSeconds":30},"initiator":"koord-descheduler","reason":"high load"}"#,
         &[NOT_JSON],
     );
+    seen.row(
+        &eviction::NOTICE,
+        r#"{"feature":"BEMemoryEvict","reason":"node memory 81 % > 70 %","since":"2025-05-25T03:36:38Z","due":"2025-05-25T03:36:48Z"}"#,
+        &[NOT_JSON],
+    );
     seen.row(&eviction::EVICT_POLICY, "SoftEviction", &["soft"]);
     seen.row(&eviction::EVICT_REASON, "high load", &[]);
     seen.row(&eviction::EVICT_TRIGGER, "LowNodeLoad", &[]);
