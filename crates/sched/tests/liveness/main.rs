@@ -112,6 +112,8 @@ impl Cluster {
                     self.unconfirmed.pop();
                     let failure = BindFailure::Error("injected".to_owned());
                     self.scheduler.bind_failed(&uid, failure, self.now);
+                    // A process says with the failure that nothing is promised any more.
+                    self.nominate(&uid, None);
                 } else if self.random.one_in(2) {
                     let last = self.unconfirmed.len() - 1;
                     self.unconfirmed.swap(0, last);
