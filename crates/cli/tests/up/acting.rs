@@ -36,6 +36,8 @@ async fn limits_of_batch_pods_come_and_go_with_the_switch() {
                 "name": "job", "labels": {"app": "job", "koordinator.sh/qosClass": "BE"},
             },
             "spec": {
+                // A machine that runs tests may have nothing to lend.
+                "nodeName": "n1",
                 "priorityClassName": "koord-batch",
                 "terminationGracePeriodSeconds": 1,
                 "containers": [{
