@@ -30,8 +30,14 @@ async fn console_and_top_show_the_node() {
         page.contains("\"used\":{").then_some(())
     })
     .await;
-    assert!(get(&up, "/api/decisions").contains("\"agents\":1"), "the agent is reached");
-    assert!(get(&up, "/metrics").contains("tidepool_nodes{state=\"unknown\"} 3"));
+    until("the agent is reached", || async {
+        get(&up, "/api/decisions").contains("\"agents\":1").then_some(())
+    })
+    .await;
+    until("hollow nodes are known not to be measured", || async {
+        get(&up, "/metrics").contains("tidepool_nodes{state=\"unknown\"} 3").then_some(())
+    })
+    .await;
 
     let json = up.tidepool(&["top", "-o", "json"]);
     let page: Value =
