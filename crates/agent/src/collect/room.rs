@@ -43,28 +43,39 @@ impl Enclosing {
             self.readers = self.groups.iter().cloned().map(|g| pass.tree.reader(g)).collect();
         }
         let mut room = MemoryRoom { at: pass.now, used: machine.used(), capacity: machine.total };
+        let mut is_gone = false;
         for reader in &mut self.readers {
-            if let Some(inside) = inside(reader, pass, pass.now)?
-                && fullness(&inside) > fullness(&room)
-            {
-                room = inside;
+            match inside(reader, pass, pass.now)? {
+                Reading::Value(inside) if fullness(&inside) > fullness(&room) => room = inside,
+                Reading::Gone => is_gone = true,
+                Reading::Value(_) | Reading::Unsupported => {}
             }
+        }
+        if is_gone {
+            // A reader does not come back, its group may: nodes make theirs after the agent has begun.
+            self.readers.clear();
         }
         metrics.lock().facts.memory = Some(room);
         Ok(())
     }
 }
 
+/// Unsupported where there is no limit.
 fn inside(
     reader: &mut CgroupReader,
     pass: &mut Pass<'_>,
     at: Duration,
-) -> Result<Option<MemoryRoom>, FileError> {
-    let Reading::Value(Limit::At(capacity)) = reader.memory_limit(pass.buffer)? else {
-        return Ok(None);
+) -> Result<Reading<MemoryRoom>, FileError> {
+    let capacity = match reader.memory_limit(pass.buffer)? {
+        Reading::Value(Limit::At(capacity)) => capacity,
+        Reading::Gone => return Ok(Reading::Gone),
+        Reading::Value(_) | Reading::Unsupported => return Ok(Reading::Unsupported),
     };
-    let Reading::Value(stat) = reader.memory_stat(pass.buffer)? else { return Ok(None) };
-    Ok(Some(MemoryRoom { at, used: stat.used(), capacity }))
+    Ok(match reader.memory_stat(pass.buffer)? {
+        Reading::Value(stat) => Reading::Value(MemoryRoom { at, used: stat.used(), capacity }),
+        Reading::Gone => Reading::Gone,
+        Reading::Unsupported => Reading::Unsupported,
+    })
 }
 
 /// In hundredths of a percent.
