@@ -21,7 +21,10 @@ mod node_name;
 mod progress;
 mod welcome;
 
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -318,7 +321,9 @@ fn agent_listener(dir: &Path) -> std::io::Result<TcpListener> {
     let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     listener.set_nonblocking(true)?;
     std::fs::create_dir_all(dir)?;
-    std::fs::write(state::agent_address(dir), format!("{}\n", listener.local_addr()?))?;
+    let mut file = OpenOptions::new();
+    file.write(true).create(true).truncate(true).mode(0o600);
+    writeln!(file.open(state::agent_address(dir))?, "{}", listener.local_addr()?)?;
     TcpListener::from_std(listener)
 }
 

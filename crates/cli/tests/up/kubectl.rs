@@ -117,6 +117,7 @@ fn anywhere(said: &str) -> String {
     let mut text = said.trim_end().to_owned();
     for (expression, stand_in) in [
         (r"https://127.0.0.1:\d+", "<url>"),
+        (r"http://127.0.0.1:\d+", "<console>"),
         (r"\S+/kubeconfig", "<kubeconfig>"),
         (r"n1: \S+ CPUs and \S+ GiB", "n1: <size>"),
     ] {
