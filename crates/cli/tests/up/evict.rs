@@ -17,10 +17,11 @@ use crate::rig::{Up, create, is_alive, phase, pid_of, said, until, until_pods};
 /// All pods together have this much.
 const LIMIT: i64 = 1000 << 20;
 
-/// Holds memory: what `tail` has read has no lines, and its end does not come.
+/// Holds memory: what `tail` has read has no lines, and its end does not come. Two of the four dollars
+/// reach the shell.
 fn holding(mib: u32) -> Value {
     let script =
-        format!("echo $$; (head -c {mib}m /dev/zero; exec sleep 1000000) | exec tail >/dev/null");
+        format!("echo $$$$; (head -c {mib}m /dev/zero; exec sleep 1000000) | exec tail >/dev/null");
     json!({
         "terminationGracePeriodSeconds": 1,
         "containers": [{"name": "c", "image": "host", "command": ["sh", "-c", script]}],
