@@ -168,7 +168,7 @@ impl Scheduler {
         now: Time,
     ) {
         let Some(found) = self.snapshot.pods.get(pod) else { return };
-        let (phase, before) = (found.phase, Arc::clone(&found.class));
+        let (phase, at, before) = (found.phase, found.node, Arc::clone(&found.class));
         let begins_to_end = facts.is_terminating && !found.is_terminating;
         self.snapshot.extras.pod_seen(pod, object, &mut self.snapshot.resources);
         match (phase, facts.node) {
@@ -182,15 +182,22 @@ impl Scheduler {
             }
             (Phase::Assumed, None) | (Phase::Bound, None) => {}
             (Phase::Assumed | Phase::Bound, Some(node)) => {
+                let is_elsewhere = at != self.snapshot.slot_named(node);
                 self.queue.delete(&facts.uid);
                 self.update_assigned(pod, facts, &before, &class, node);
-                let actions = match phase {
-                    Phase::Assumed => Actions::ADD,
-                    _ if begins_to_end => Actions::POD_TERMINATING,
-                    _ => pod_actions(&before, &class),
-                };
-                if phase == Phase::Assumed || begins_to_end || before.id != class.id {
-                    self.pod_event(actions, Some(before), Some(class), now);
+                if is_elsewhere {
+                    self.pod_event(Actions::DELETE, Some(Arc::clone(&before)), None, now);
+                }
+                if phase == Phase::Assumed || is_elsewhere {
+                    self.pod_event(Actions::ADD, None, Some(Arc::clone(&class)), now);
+                }
+                if begins_to_end {
+                    let (before, class) = (Arc::clone(&before), Arc::clone(&class));
+                    self.pod_event(Actions::POD_TERMINATING, Some(before), Some(class), now);
+                }
+                // It may have been changed on its way, too.
+                if before.id != class.id {
+                    self.pod_event(pod_actions(&before, &class), Some(before), Some(class), now);
                 }
             }
         }

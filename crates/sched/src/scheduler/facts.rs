@@ -1,5 +1,6 @@
 //! Changes of objects that are neither pods nor nodes: where they go and which event they are.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::Metadata;
@@ -65,7 +66,7 @@ fn storage(snapshot: &mut Snapshot, change: &Change) -> Option<Event> {
         Change::Pv(update) => {
             let (key, value) =
                 read(snapshot, update, |reader, one| Arc::new(reader.volume_object(one)));
-            let set = |all: &mut Storage| put_ordered(&mut all.volumes, key.name, value);
+            let set = |all: &mut Storage| put(&mut all.volumes, key.name, value);
             stored(snapshot, Resource::PersistentVolume, key, set)
         }
         Change::StorageClass(update) => {
@@ -90,12 +91,12 @@ fn storage(snapshot: &mut Snapshot, change: &Change) -> Option<Event> {
         }
         Change::CsiCapacity(update) => {
             let (key, value) = read(snapshot, update, |reader, one| reader.capacity(one));
-            let set = |all: &mut Storage| put_ordered(&mut all.capacities, key, value);
+            let set = |all: &mut Storage| put(&mut all.capacities, key, value);
             stored(snapshot, Resource::CsiStorageCapacity, key, set)
         }
         Change::VolumeAttachment(update) => {
             let (key, value) = read(snapshot, update, |reader, one| reader.attachment(one));
-            let set = |all: &mut Storage| put_ordered(&mut all.attachments, key.name, value);
+            let set = |all: &mut Storage| put(&mut all.attachments, key.name, value);
             stored(snapshot, Resource::VolumeAttachment, key, set)
         }
         _ => None,
@@ -165,27 +166,7 @@ fn change_of(is_different: bool, actions: Actions) -> Option<Actions> {
     is_different.then_some(actions)
 }
 
-fn put<K: std::hash::Hash + Eq, V: PartialEq>(
-    map: &mut std::collections::HashMap<K, V>,
-    key: K,
-    to: Option<V>,
-) -> Option<Actions> {
-    let Some(value) = to else { return map.remove(&key).map(|_| Actions::DELETE) };
-    match map.get(&key) {
-        Some(known) if *known == value => None,
-        known => {
-            let actions = if known.is_some() { Actions::OTHER } else { Actions::ADD };
-            map.insert(key, value);
-            Some(actions)
-        }
-    }
-}
-
-fn put_ordered<K: Ord, V: PartialEq>(
-    map: &mut std::collections::BTreeMap<K, V>,
-    key: K,
-    to: Option<V>,
-) -> Option<Actions> {
+fn put<K: Ord, V: PartialEq>(map: &mut BTreeMap<K, V>, key: K, to: Option<V>) -> Option<Actions> {
     let Some(value) = to else { return map.remove(&key).map(|_| Actions::DELETE) };
     match map.get(&key) {
         Some(known) if *known == value => None,

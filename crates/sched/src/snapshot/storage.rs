@@ -123,14 +123,14 @@ pub struct Promise {
 
 #[derive(Debug, Default)]
 pub struct Storage {
-    pub claims: HashMap<ClaimKey, Arc<Claim>>,
+    pub claims: BTreeMap<ClaimKey, Arc<Claim>>,
     pub volumes: BTreeMap<Symbol, Arc<Volume>>,
-    pub classes: HashMap<Symbol, StorageClass>,
+    pub classes: BTreeMap<Symbol, StorageClass>,
     pub capacities: BTreeMap<ClaimKey, Capacity>,
     /// Drivers whose capacity is published.
     pub counted_drivers: BTreeSet<Symbol>,
     /// How many volumes of a driver a node takes; a driver without a limit is absent.
-    pub limits: HashMap<Symbol, BTreeMap<Symbol, i64>>,
+    pub limits: BTreeMap<Symbol, BTreeMap<Symbol, i64>>,
     pub attachments: BTreeMap<Symbol, Attachment>,
     pub users: Users,
     promises: HashMap<PodIx, Promise>,
