@@ -5,6 +5,7 @@ pub mod audit;
 pub mod collect;
 pub mod config;
 pub mod device;
+mod durable;
 pub mod evict;
 pub mod exposition;
 pub mod health;

@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::config::{Config, Groups};
+use crate::durable::PRIVATE;
 use parts::Agent;
 
 /// How long it is waited for the kubelet to make its first directory.
@@ -78,7 +79,7 @@ fn lock(path: &Path) -> Result<File, RunError> {
     if let Some(dir) = path.parent() {
         std::fs::create_dir_all(dir).map_err(failed)?;
     }
-    let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path);
+    let file = OpenOptions::new().create(true).truncate(false).write(true).mode(PRIVATE).open(path);
     let file = file.map_err(failed)?;
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(file),

@@ -15,6 +15,8 @@ use host::fs::HostFs;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use crate::durable;
+
 /// How long a value is trusted to be what we wrote, and how long a refused one is left alone.
 const TRUST: Duration = Duration::from_secs(60);
 
@@ -201,9 +203,7 @@ impl Files {
     fn save(&self) -> io::Result<()> {
         let kept: Vec<&Kept> = self.kept.values().collect();
         let text = serde_json::to_string(&kept)?;
-        let new = self.path.with_extension("new");
-        fs::write(&new, text)?;
-        fs::rename(&new, &self.path)
+        durable::replace(&self.path, text.as_bytes())
     }
 }
 

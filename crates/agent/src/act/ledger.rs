@@ -17,6 +17,7 @@ use host::cgroup::{CgroupPath, Knob};
 use serde::{Deserialize, Serialize};
 
 use super::Place;
+use crate::durable;
 
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {
@@ -193,13 +194,7 @@ fn write_anew(path: &Path, entries: &BTreeMap<Place, Entry>) -> io::Result<(File
             lines += 1;
         }
     }
-    if let Some(dir) = path.parent() {
-        fs::create_dir_all(dir)?;
-    }
-    let new = path.with_extension("new");
-    fs::write(&new, text)?;
-    File::open(&new)?.sync_all()?;
-    fs::rename(&new, path)?;
+    durable::replace(path, text.as_bytes())?;
     Ok((OpenOptions::new().append(true).open(path)?, lines))
 }
 

@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ledger::{self, Entry};
 use super::{Arbiter, Files, Ledger, LedgerError, Place, Scene};
+use crate::durable::{self, PRIVATE};
 
 /// Turns acting off while it exists.
 const OFF: &str = "off";
@@ -110,7 +111,7 @@ pub fn open_ledger(dir: &Path) -> Result<Ledger, SwitchError> {
                 _ => {}
             }
         }
-        fs::write(&mark, &boot).map_err(failed(&mark))?;
+        durable::replace(&mark, boot.as_bytes()).map_err(failed(&mark))?;
     }
     Ok(Ledger::open(&path)?)
 }
@@ -138,7 +139,7 @@ pub fn turn_off(dir: &Path, tree: &Tree, lock: &Path, off: &Off) -> Result<Given
     let held = held(dir);
     fs::create_dir_all(dir).map_err(failed)?;
     let text = serde_json::to_string(off).map_err(|error| failed(error.into()))?;
-    fs::write(&path, text + "\n").map_err(failed)?;
+    durable::replace(&path, (text + "\n").as_bytes()).map_err(failed)?;
     let end = Instant::now() + PATIENCE;
     let by_agent = loop {
         if let Some(_lock) = try_lock(lock) {
@@ -200,8 +201,13 @@ fn try_lock(path: &Path) -> Option<File> {
     if let Some(dir) = path.parent() {
         fs::create_dir_all(dir).ok()?;
     }
-    let file =
-        OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path).ok()?;
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(PRIVATE)
+        .open(path)
+        .ok()?;
     rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
     Some(file)
 }

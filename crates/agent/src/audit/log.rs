@@ -2,6 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
 use jiff::Timestamp;
@@ -9,6 +10,7 @@ use jiff::tz::TimeZone;
 use tracing::warn;
 
 use super::Record;
+use crate::durable::PRIVATE;
 
 /// A file this large is put aside.
 const ROTATE: u64 = 2 << 20;
@@ -105,7 +107,7 @@ impl Batch {
             fs::rename(&current, dir.join(format!("audit-{time}-{}.log", self.rotated)))?;
             self.remove_old()?;
         }
-        let mut file = OpenOptions::new().create(true).append(true).open(&current)?;
+        let mut file = OpenOptions::new().create(true).append(true).mode(PRIVATE).open(&current)?;
         file.write_all(&self.lines)
     }
 

@@ -6,13 +6,15 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use qos::evict::Resource;
 use qos::evict::book::{Asked, Memory};
 use serde::{Deserialize, Serialize};
+
+use crate::durable;
 
 /// A file larger than this is not ours.
 const LARGEST: u64 = 1 << 20;
@@ -126,19 +128,8 @@ impl Store {
         let file = File { owners, asked: asked.collect() };
         let text = serde_json::to_vec(&file)
             .map_err(|source| StoreError::Parse { path: path.clone(), source })?;
-        replace(path, &text).map_err(failed)
+        durable::replace(path, &text).map_err(failed)
     }
-}
-
-fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
-    if let Some(dir) = path.parent() {
-        fs::create_dir_all(dir)?;
-    }
-    let next = path.with_extension("next");
-    let file = fs::File::create(&next)?;
-    io::Write::write_all(&mut &file, text)?;
-    file.sync_data()?;
-    fs::rename(&next, path)
 }
 
 #[cfg(test)]

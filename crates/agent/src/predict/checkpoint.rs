@@ -6,16 +6,16 @@
 //! ends in `.tmp` is what a crash left behind.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::io;
+use std::path::PathBuf;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use stats::{Checkpoint, CheckpointError, DecayingHistogram};
 
 use super::Model;
+use crate::durable;
 
 /// The shape of the files we write. Files without a version are the reference's, which is the same
 /// shape.
@@ -157,18 +157,7 @@ impl CheckpointDir {
         let path = self.path.join(name);
         let text = serde_json::to_vec(&file)
             .map_err(|source| FileError::Parse { path: path.clone(), source })?;
-        self.replace(&path, &text).map_err(|source| FileError::Write { path, source })
-    }
-
-    fn replace(&self, path: &Path, text: &[u8]) -> io::Result<()> {
-        fs::create_dir_all(&self.path)?;
-        let beside = path.with_extension("tmp");
-        let mut file =
-            OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&beside)?;
-        file.write_all(text)?;
-        file.sync_data()?;
-        fs::rename(&beside, path)?;
-        File::open(&self.path)?.sync_all()
+        durable::replace(&path, &text).map_err(|source| FileError::Write { path, source })
     }
 
     /// Removes a file; one that is not there is fine, and so is one that stays.
