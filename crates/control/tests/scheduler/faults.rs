@@ -9,15 +9,6 @@ async fn all_bound(rig: &Rig, count: usize) {
     rig.until("all bound", |pods| pods.len() == count && pods.iter().all(is_bound)).await;
 }
 
-/// Each pod was bound by the server exactly once.
-fn assert_once(rig: &Rig, count: usize) {
-    let bindings = rig.wire.bindings.lock();
-    assert_eq!(bindings.len(), count, "{bindings:#?}");
-    for (pod, done) in bindings.iter() {
-        assert_eq!(done.len(), 1, "{pod}: {done:?}");
-    }
-}
-
 #[tokio::test]
 async fn every_fault_ends_in_one_binding() {
     for fault in
@@ -31,7 +22,7 @@ async fn every_fault_ends_in_one_binding() {
         all_bound(&rig, 1).await;
         rig.until_event("web", "Scheduled").await;
         assert!(rig.wire.is_spent());
-        assert_once(&rig, 1);
+        rig.assert_bound_once(1).await;
         scheduler.stop().await;
     }
 }
@@ -52,7 +43,7 @@ async fn a_storm_of_faults_binds_every_pod_once() {
     let scheduler = rig.schedule().await;
     all_bound(&rig, 40).await;
     assert!(rig.wire.is_spent());
-    assert_once(&rig, 40);
+    rig.assert_bound_once(40).await;
     scheduler.stop().await;
 }
 
@@ -72,7 +63,7 @@ async fn a_scheduler_that_dies_in_the_middle_is_followed_by_another() {
     first.kill().await;
     let second = rig.schedule().await;
     all_bound(&rig, 45).await;
-    assert_once(&rig, 45);
+    rig.assert_bound_once(45).await;
     second.stop().await;
 }
 

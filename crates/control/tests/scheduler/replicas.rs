@@ -70,8 +70,7 @@ async fn only_the_leader_binds_and_the_other_takes_over() {
         rig.add_pod(&format!("p{pod}"), "1").await;
     }
     bound(&rig, 20).await;
-    let bindings = rig.wire.bindings.lock().clone();
-    assert!(bindings.len() == 20 && bindings.values().all(|done| done.len() == 1), "{bindings:?}");
+    rig.assert_bound_once(20).await;
 
     let (status, body) = ask(waiting, "/apis/v1/nodes/n1").await;
     assert_eq!(status, 200);

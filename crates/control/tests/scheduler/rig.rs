@@ -44,7 +44,7 @@ pub(crate) struct Wire {
     /// What happens to the next bindings, one after the other.
     faults: Mutex<Vec<Fault>>,
     /// Bindings the server did, by pod.
-    pub(crate) bindings: Mutex<BTreeMap<String, Vec<String>>>,
+    bindings: Mutex<BTreeMap<String, Vec<String>>>,
     writes: Mutex<Vec<String>>,
     /// Questions about single pods that will fail.
     pub(crate) blind: AtomicUsize,
@@ -221,6 +221,17 @@ impl Rig {
     pub(crate) async fn delete(&self, name: &str) {
         let params = DeleteParams::default().grace_period(0);
         self.pods().delete(name, &params).await.expect("the pod is there");
+    }
+
+    /// Each pod was bound by the server exactly once. A list may show a binding before the one who
+    /// asked for it has the answer.
+    pub(crate) async fn assert_bound_once(&self, count: usize) {
+        self.until("all answered", |_| self.wire.bindings.lock().len() >= count).await;
+        let bindings = self.wire.bindings.lock();
+        assert_eq!(bindings.len(), count, "{bindings:#?}");
+        for (pod, done) in bindings.iter() {
+            assert_eq!(done.len(), 1, "{pod}: {done:?}");
+        }
     }
 
     /// Waits until all pods are as they should be, and returns them.
