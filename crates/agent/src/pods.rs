@@ -25,7 +25,7 @@ pub mod source;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub use asked::{Asked, Bounds, ContainerAsked, EvictionAsked};
+pub use asked::{Asked, Bounds, ContainerAsked};
 pub use departure::Departure;
 pub use read::NodePod;
 

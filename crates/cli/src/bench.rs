@@ -9,6 +9,8 @@ mod react;
 mod scheduler;
 mod webhook;
 
+use std::time::Duration;
+
 use clap::Subcommand;
 
 use crate::Outcome;
@@ -42,4 +44,17 @@ impl Command {
             Self::Webhook(arguments) => arguments.run(),
         }
     }
+}
+
+/// The smallest of sorted times that so many of a thousand do not exceed.
+pub(crate) fn percentile(sorted: &[Duration], per_mille: usize) -> Option<Duration> {
+    let rank = sorted.len().saturating_mul(per_mille).div_ceil(1_000).max(1);
+    sorted.get(rank - 1).copied()
+}
+
+/// Milliseconds at a percentile of times in any order; 0 without any.
+fn percentile_ms(times: &[Duration], per_mille: usize) -> f64 {
+    let mut sorted = times.to_vec();
+    sorted.sort_unstable();
+    percentile(&sorted, per_mille).unwrap_or_default().as_secs_f64() * 1e3
 }

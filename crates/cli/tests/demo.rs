@@ -7,10 +7,9 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use testkit::wait::until;
 
 fn demo(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidepool"));
@@ -32,14 +31,6 @@ fn processes(words: &str) -> usize {
     let entries = fs::read_dir("/proc").unwrap().flatten();
     let lines = entries.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
     lines.filter(|line| String::from_utf8_lossy(line).replace('\0', " ").contains(words)).count()
-}
-
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(120);
-    while !holds() {
-        assert!(Instant::now() < end, "not in time: {what}");
-        thread::sleep(Duration::from_millis(50));
-    }
 }
 
 #[test]
@@ -65,21 +56,23 @@ fn three_phases_are_measured_and_nothing_is_left() {
 }
 
 /// A demo that is in the middle of its first phase.
-fn playing() -> Child {
+async fn playing() -> Child {
     let child = demo(&["--seconds", "60", "--json"]).stdout(Stdio::null()).spawn().unwrap();
     let client = format!("tidepool-demo-client-{}", child.id());
-    until("the load runs", || {
-        groups(child.id()).iter().any(|group| {
+    until("the load runs", async || {
+        let runs = groups(child.id()).iter().any(|group| {
             let procs = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
             group.ends_with(&client) && !procs.is_empty()
-        })
-    });
+        });
+        runs.then_some(())
+    })
+    .await;
     child
 }
 
-#[test]
-fn an_interrupt_cleans_up() {
-    let mut child = playing();
+#[tokio::test]
+async fn an_interrupt_cleans_up() {
+    let mut child = playing().await;
     let pid = child.id();
     let interrupt = Command::new("kill").args(["-INT", &pid.to_string()]).status().unwrap();
     assert!(interrupt.success());
@@ -88,17 +81,19 @@ fn an_interrupt_cleans_up() {
     assert_eq!(processes(&format!("tidepool-demo-{pid}")), 0);
 }
 
-#[test]
-fn a_killed_demo_leaves_no_process_and_the_next_one_sweeps_its_group() {
-    let mut child = playing();
+#[tokio::test]
+async fn a_killed_demo_leaves_no_process_and_the_next_one_sweeps_its_group() {
+    let mut child = playing().await;
     let pid = child.id();
     child.kill().unwrap();
     child.wait().unwrap();
-    until("its cluster ends and removes its pods", || {
-        processes(&format!("tidepool-demo-{pid}")) == 0
-            && groups(pid).iter().all(|group| group.to_string_lossy().contains("client"))
-    });
-    let mut next = playing();
+    until("its cluster ends and removes its pods", async || {
+        let is_left = processes(&format!("tidepool-demo-{pid}")) > 0
+            || groups(pid).iter().any(|group| !group.to_string_lossy().contains("client"));
+        (!is_left).then_some(())
+    })
+    .await;
+    let mut next = playing().await;
     assert_eq!(groups(pid), Vec::<PathBuf>::new());
     let interrupt = Command::new("kill").args(["-INT", &next.id().to_string()]).status().unwrap();
     assert!(interrupt.success());

@@ -44,6 +44,9 @@ pub struct Switch {
 pub struct Decided {
     pub strategy: String,
     pub since: Timestamp,
+    /// When it was last decided so.
+    #[serde(default)]
+    pub at: Timestamp,
     #[serde(flatten)]
     pub why: Why,
 }
@@ -96,7 +99,7 @@ impl Journal {
         };
         let new = whys
             .into_iter()
-            .map(|why| Decided { strategy: strategy.to_owned(), since: since(&why), why })
+            .map(|why| Decided { strategy: strategy.to_owned(), since: since(&why), at: now, why })
             .collect::<Vec<_>>();
         if !new.is_empty() {
             inner.decisions.insert(strategy, new);

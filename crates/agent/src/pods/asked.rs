@@ -6,8 +6,8 @@
 
 use api::metadata::pod::{CoreSchedPolicy, PodMemoryQos, PodNetworkQos, ResctrlConfig};
 use api::priority;
+use api::protocol::pod as key;
 use api::protocol::resource::{BATCH_CPU, BATCH_MEMORY, CPU, MEMORY};
-use api::protocol::{eviction, pod as key};
 use api::resources::{WireList, amount};
 use api::strategy::{BlkioQos, CpuBurstStrategy};
 use k8s_openapi::api::core::v1::{Container, Pod};
@@ -39,7 +39,6 @@ pub struct Asked {
     pub resctrl: Option<ResctrlConfig>,
     pub core_sched_group: String,
     pub core_sched_policy: Option<CoreSchedPolicy>,
-    pub eviction: EvictionAsked,
     /// Somebody sets this pod's groups by hand.
     pub is_hands_off: bool,
     pub host_network: bool,
@@ -47,23 +46,6 @@ pub struct Asked {
     pub is_virtual_machine: bool,
     /// The pod's address; for the network.
     pub ip: Option<String>,
-}
-
-/// What is asked about evicting a pod.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct EvictionAsked {
-    /// `koordinator.sh/eviction-enabled`.
-    pub enabled: Option<bool>,
-    /// `koordinator.sh/eviction-policy`.
-    pub policy: Option<Vec<String>>,
-    /// `koordinator.sh/eviction-priority`.
-    pub priority: Option<i32>,
-    /// Kind and name of the controller that would make the pod anew.
-    pub owner: Option<(String, String)>,
-    /// Who the controller is, through renames.
-    pub owner_uid: Option<String>,
-    /// `spec.terminationGracePeriodSeconds`.
-    pub grace_seconds: Option<i64>,
 }
 
 /// What is asked for one container.
@@ -108,7 +90,6 @@ impl Default for Asked {
             resctrl: None,
             core_sched_group: String::new(),
             core_sched_policy: None,
-            eviction: EvictionAsked::default(),
             is_hands_off: false,
             host_network: false,
             is_virtual_machine: false,
@@ -155,7 +136,6 @@ pub(super) fn asked(pod: &Pod, made: &[ContainerView]) -> Asked {
         resctrl: key::RESCTRL.get(meta),
         core_sched_group: key::CORE_SCHED_GROUP.get(meta).unwrap_or_default(),
         core_sched_policy: key::CORE_SCHED_POLICY.get(meta),
-        eviction: eviction(pod),
         is_hands_off: annotation(pod, FREEZE) == Some("true"),
         host_network: spec.and_then(|spec| spec.host_network).unwrap_or_default(),
         is_virtual_machine: spec
@@ -184,20 +164,6 @@ fn cpu_wish(pod: &Pod) -> Wish {
         Some(wish) if wish.enable == Some(true) => Wish::At(wish.group_identity.unwrap_or(0)),
         Some(_) => Wish::Off,
         None => Wish::At(i64::MAX),
-    }
-}
-
-fn eviction(pod: &Pod) -> EvictionAsked {
-    let meta = &pod.metadata;
-    let owners = meta.owner_references.iter().flatten();
-    let owner = owners.into_iter().find(|owner| owner.controller == Some(true));
-    EvictionAsked {
-        enabled: eviction::ENABLED.get(meta),
-        policy: eviction::POLICY.get(meta),
-        priority: eviction::PRIORITY.get(meta),
-        owner: owner.map(|owner| (owner.kind.clone(), owner.name.clone())),
-        owner_uid: owner.map(|owner| owner.uid.clone()),
-        grace_seconds: pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds),
     }
 }
 
@@ -336,25 +302,5 @@ mod tests {
         let status = r#"{"numaNodeResources":[{"node":1,"resources":{"cpu":"2"}},
             {"node":0,"resources":{"memory":"1Gi"}}]}"#;
         assert_eq!(with("scheduling.koordinator.sh/resource-status", status).numa, [1]);
-    }
-
-    #[test]
-    fn eviction_follows_labels_and_the_controller() {
-        let asked = of(json!({ "metadata": {
-            "labels": { "koordinator.sh/eviction-enabled": "true" },
-            "annotations": { "koordinator.sh/eviction-priority": "-3" },
-            "ownerReferences": [
-                { "apiVersion": "v1", "kind": "Other", "name": "o", "uid": "1" },
-                { "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "2", "controller": true },
-            ],
-        } }));
-        let want = EvictionAsked {
-            enabled: Some(true),
-            priority: Some(-3),
-            owner: Some(("ReplicaSet".to_owned(), "rs".to_owned())),
-            owner_uid: Some("2".to_owned()),
-            ..EvictionAsked::default()
-        };
-        assert_eq!(asked.eviction, want);
     }
 }

@@ -84,17 +84,20 @@ impl Rig {
         .await
     }
 
-    /// Lets the agent have many more rounds.
+    /// Lets the agent think many more times about who has to leave.
     async fn rounds(&self) {
         for _ in 0..20 {
-            let before = self.decided().await;
-            until("another second", async || {
-                (self.decided().await != before || self.ask("/healthz").await.0 == 200)
-                    .then_some(())
-            })
-            .await;
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            let last = self.last_round().await;
+            until("another round", async || (self.last_round().await > last).then_some(())).await;
         }
+    }
+
+    /// When it last thought about it, as text that sorts by time.
+    async fn last_round(&self) -> Option<String> {
+        let page: serde_json::Value = serde_json::from_str(&self.decided().await).ok()?;
+        let mut decisions = page["decisions"].as_array()?.iter();
+        let eviction = decisions.find(|one| one["strategy"] == "evict")?;
+        eviction["at"].as_str().map(str::to_owned)
     }
 
     async fn decided(&self) -> String {

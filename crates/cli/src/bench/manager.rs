@@ -32,6 +32,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::percentile_ms;
 use crate::{Outcome, output};
 
 /// Measure the manager: time to plan a node, from report to patch, and memory
@@ -102,8 +103,8 @@ impl Arguments {
             nodes: self.nodes,
             pods: self.pods,
             recompute_us_per_node: recompute.as_secs_f64() * 1e6 / f64::from(self.nodes),
-            event_to_patch_p50_ms: percentile(&times, 50),
-            event_to_patch_p99_ms: percentile(&times, 99),
+            event_to_patch_p50_ms: percentile_ms(&times, 500),
+            event_to_patch_p99_ms: percentile_ms(&times, 990),
             event_to_patch_writer: "embedded API in this process, 50 nodes",
             webhook_p99_ms: webhook.webhook_p99_ms,
             webhook_transport_p99_ms: webhook.transport_p99_ms,
@@ -227,13 +228,6 @@ pub(super) fn rss_mib() -> anyhow::Result<f64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").trim().parse::<f64>().ok());
     Ok(kib.context("no VmRSS in /proc/self/status")? / 1024.0)
-}
-
-pub(super) fn percentile(times: &[Duration], percent: usize) -> f64 {
-    let mut sorted = times.to_vec();
-    sorted.sort_unstable();
-    let rank = (sorted.len() * percent).div_ceil(100).saturating_sub(1);
-    sorted.get(rank).map_or(0.0, |time| time.as_secs_f64() * 1e3)
 }
 
 /// Runs the controllers against a server in this process and follows reports to their patches.

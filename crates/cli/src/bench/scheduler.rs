@@ -22,6 +22,7 @@ use sched::scheduler::{Attempt, Change, Key, Options, Outcome, Scheduler, Update
 use serde::Serialize;
 
 use super::manager::rss_mib;
+use super::percentile_ms;
 use crate::{Outcome as Ending, output};
 
 /// Measure the scheduler: decisions a second on one core, with every node scored
@@ -141,8 +142,8 @@ impl Arguments {
             pods: self.pods,
             mix: self.mix,
             decisions_per_s: times.len() as f64 / total.as_secs_f64().max(1e-9),
-            p50_us: super::manager::percentile(&times, 50) * 1e3,
-            p99_us: super::manager::percentile(&times, 99) * 1e3,
+            p50_us: percentile_ms(&times, 500) * 1e3,
+            p99_us: percentile_ms(&times, 990) * 1e3,
             placed: run.placed,
             rejected: run.rejected,
             notes_us_per_pod: spent.as_secs_f64() * 1e6 / f64::from(self.pods),

@@ -31,6 +31,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use super::percentile_ms;
 use crate::{Outcome, output};
 
 /// Measure the webhooks: time added to the creation of a pod
@@ -141,22 +142,16 @@ pub(crate) async fn webhooks(rate: u32, seconds: u32) -> anyhow::Result<Report> 
     Ok(Report {
         rate,
         pods: times.len(),
-        webhook_p50_ms: at(&times, 50),
-        webhook_p99_ms: at(&times, 99),
-        webhook_max_ms: at(&times, 100),
-        transport_p99_ms: at(&way, 99),
+        webhook_p50_ms: percentile_ms(&times, 500),
+        webhook_p99_ms: percentile_ms(&times, 990),
+        webhook_max_ms: percentile_ms(&times, 1000),
+        transport_p99_ms: percentile_ms(&way, 990),
         handler_mean_ms: (after - before) / f64::from(count),
     })
 }
 
 async fn ask(questions: Questions) -> anyhow::Result<Vec<Duration>> {
     Ok(tokio::task::spawn_blocking(move || measure(&questions)).await??)
-}
-
-/// Milliseconds at a percentile of sorted times.
-fn at(times: &[Duration], percent: usize) -> f64 {
-    let index = times.len().saturating_mul(percent).div_ceil(100).saturating_sub(1);
-    times.get(index).map_or(0.0, |time| time.as_secs_f64() * 1000.0)
 }
 
 /// Milliseconds that the webhooks have spent in all, by their own metric.

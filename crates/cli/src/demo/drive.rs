@@ -19,6 +19,7 @@ use tokio::process::Command;
 use super::machine::ClientGroup;
 use super::serve::ANSWER;
 use super::{DEADLINE, WARM_UP};
+use crate::bench::percentile;
 use crate::{Outcome, output};
 
 /// Send requests and say how long the answers took
@@ -178,8 +179,7 @@ impl Latency {
     fn of(mut latencies: Vec<Duration>) -> Self {
         latencies.sort_unstable();
         let at = |per_mille: usize| {
-            let rank = (latencies.len() * per_mille).div_ceil(1_000);
-            let latency = latencies.get(rank.saturating_sub(1)).copied().unwrap_or_default();
+            let latency = percentile(&latencies, per_mille).unwrap_or_default();
             (latency.as_secs_f64() * 1e5).round() / 100.0
         };
         let missed = latencies.iter().filter(|latency| **latency > DEADLINE).count();

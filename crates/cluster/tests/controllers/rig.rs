@@ -1,6 +1,6 @@
 //! A whole cluster in this process: API server, controllers, and a node that only pretends.
 
-use std::{fmt::Debug, pin::pin, time::Duration};
+use std::{fmt::Debug, pin::pin};
 
 use apiserver::{
     http::{ApiServer, Options, router},
@@ -17,7 +17,7 @@ use kube::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
-use testkit::wait::LIMIT;
+use testkit::wait;
 pub(crate) use testkit::wait::until_object as until;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -175,31 +175,20 @@ pub(crate) async fn until_all<K>(api: &Api<K>, what: &str, is_so: impl Fn(&[K]) 
 where
     K: Clone + Debug + DeserializeOwned,
 {
-    let waiting = async {
-        loop {
-            let list = api.list(&Default::default()).await.expect("the server answers").items;
-            if is_so(&list) {
-                return list;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    match tokio::time::timeout(LIMIT, waiting).await {
-        Ok(list) => list,
-        Err(_) => panic!("never {what}: {:#?}", api.list(&Default::default()).await),
-    }
+    wait::until(what, async || {
+        let list = api.list(&Default::default()).await.expect("the server answers").items;
+        is_so(&list).then_some(list)
+    })
+    .await
 }
 
 pub(crate) async fn until_gone<K>(api: &Api<K>, name: &str)
 where
     K: Clone + Debug + DeserializeOwned,
 {
-    let waiting = async {
-        while api.get_opt(name).await.expect("the server answers").is_some() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    if tokio::time::timeout(LIMIT, waiting).await.is_err() {
-        panic!("{name}: still there: {:#?}", api.get_opt(name).await);
-    }
+    wait::until(&format!("{name} is gone"), async || {
+        let found = api.get_opt(name).await.expect("the server answers");
+        found.is_none().then_some(())
+    })
+    .await;
 }

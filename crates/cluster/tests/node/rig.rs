@@ -4,7 +4,6 @@ use std::fmt::Debug;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::{Duration, Instant};
 
 use apiserver::http::{ApiServer, LogError, LogRequest, LogSource, LogStream, Options, router};
 use apiserver::store::{Limits, Store};
@@ -16,10 +15,9 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 pub(crate) use testkit::wait::until;
-use testkit::wait::{LIMIT, until_object};
+use testkit::wait::until_object;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) struct Rig {
@@ -142,11 +140,10 @@ impl Rig {
     }
 
     pub(crate) async fn until_gone(&self, name: &str) {
-        let start = Instant::now();
-        while let Some(pod) = self.pods().get_opt(name).await.unwrap() {
-            assert!(start.elapsed() < LIMIT, "pod {name} is still there: {:#?}", pod.status);
-            sleep(Duration::from_millis(20)).await;
-        }
+        until(&format!("{name} is gone"), async || {
+            self.pods().get_opt(name).await.unwrap().is_none().then_some(())
+        })
+        .await;
     }
 
     pub(crate) async fn logs(&self, name: &str, params: LogParams) -> String {

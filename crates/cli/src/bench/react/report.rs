@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::millis;
+use crate::bench::percentile;
 
 /// What one step of online load led to.
 pub(super) struct Step {
@@ -52,10 +53,10 @@ impl Report {
         Self {
             steps: steps.len(),
             missed: steps.len() - written.len().min(effective.len()),
-            written_p50_ms: percentile(&written, 50).map(millis),
-            written_p99_ms: percentile(&written, 99).map(millis),
-            effective_p50_ms: percentile(&effective, 50).map(millis),
-            effective_p99_ms: percentile(&effective, 99).map(millis),
+            written_p50_ms: percentile(&written, 500).map(millis),
+            written_p99_ms: percentile(&written, 990).map(millis),
+            effective_p50_ms: percentile(&effective, 500).map(millis),
+            effective_p99_ms: percentile(&effective, 990).map(millis),
             loss,
             baseline_loss,
             loss_ratio: (baseline_loss > 0.0).then(|| round(loss / baseline_loss)),
@@ -86,12 +87,6 @@ fn sorted(times: impl Iterator<Item = Duration>) -> Vec<Duration> {
     let mut times: Vec<_> = times.collect();
     times.sort_unstable();
     times
-}
-
-/// The smallest time that this many percent do not exceed.
-fn percentile(sorted: &[Duration], percent: usize) -> Option<Duration> {
-    let rank = (sorted.len() * percent).div_ceil(100).max(1);
-    sorted.get(rank - 1).copied()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts of a bench are far below 2^53")]
