@@ -167,12 +167,7 @@ mod tests {
             ("best-effort is expelled", pod(Owner::Be), ON, Some("")),
             ("so is an unlabelled one", pod(Owner::BestEffort), ON, Some("")),
             ("a label", labelled, ON, Some("team-a-expeller")),
-            (
-                "a label of best-effort",
-                Pod { group: "a", ..pod(Owner::Be) },
-                ON,
-                Some("a"),
-            ),
+            ("a label of best-effort", Pod { group: "a", ..pod(Owner::Be) }, ON, Some("a")),
             ("exclusive", exclusive, ON, Some("u1-expeller")),
             ("a pod that wants none", Pod { wish: Wish::Anybody, ..labelled }, ON, None),
             ("SYSTEM", Pod { owner: None, ..labelled }, ON, None),
