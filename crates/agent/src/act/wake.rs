@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use host::cgroup::{CgroupPath, Driver, Knob, KnobError, Layout, Setting, Shares, Tree};
+use host::cgroup::{CgroupPath, Driver, Knob, KnobError, Layout, Setting, Shares, Tree, Version};
 use host::wake::{self, Role, Task};
 use host::{FileError, Reading};
 use qos::identity::Mode;
@@ -356,7 +356,10 @@ impl<'s> Scratch<'s> {
     fn make(tree: &'s Tree, around: &CgroupPath) -> Result<Self, ProbeError> {
         let scratch = Self { tree, groups: Groups::below(around) };
         for group in scratch.groups.all() {
-            tree.make(&group)?;
+            match group.parent() {
+                Some(parent) if parent == *around => make_beside(tree, &group)?,
+                _ => tree.make(&group)?,
+            }
         }
         let least = Shares::new(Shares::LEAST).map(Setting::Shares);
         for group in [scratch.groups.behind.clone(), scratch.groups.behind.child(POD)] {
@@ -377,6 +380,21 @@ impl<'s> Scratch<'s> {
             Reading::Value(()) => Ok(()),
             Reading::Unsupported | Reading::Gone => Err(ProbeError::Unsupported { knob }),
         }
+    }
+}
+
+/// Makes a group beside those of pods. It has to do with the controllers that they have: what is handed
+/// down to pods is the kubelet's to say.
+fn make_beside(tree: &Tree, group: &CgroupPath) -> Result<(), FileError> {
+    if tree.version() == Version::V1 {
+        return tree.make(group);
+    }
+    let path = tree.main_dir(group);
+    match tree.fs().make_dir(&path) {
+        Err(source) if source.kind() != io::ErrorKind::AlreadyExists => {
+            Err(FileError::Make { path, source })
+        }
+        _ => Ok(()),
     }
 }
 

@@ -70,6 +70,8 @@ fn a_probe_that_fails_changes_nothing_and_says_so() {
     rig.use_probe(WakeProbe::new(nobody()));
     rig.slo(behind(json!({})));
     let job = rig.add(Pod { name: "job", qos: "BE", ..POD });
+    // A kubelet hands down less than there is.
+    rig.kernel.fake.set("sys/fs/cgroup/kubepods/cgroup.subtree_control", "cpu memory\n");
     let before = rig.kernel.fake.to_fixture();
     rig.tick();
     assert_eq!(rig.text(&job, Knob::CpuIdle), "1", "nobody waits for the probe");
