@@ -214,29 +214,6 @@ impl Cookies for FakeCookies {
 mod tests {
     use super::*;
 
-    /// Either the kernel has it, and then a process of ours can be given a cookie and lose it again,
-    /// or it says why not; the machine decides which.
-    #[test]
-    fn the_kernel_gives_and_takes_cookies_or_says_why_not() {
-        let kernel = KernelCookies;
-        if let Err(error) = kernel.probe() {
-            let errno = Errno::from_io_error(&error);
-            assert!(matches!(errno, Some(Errno::INVAL | Errno::NODEV | Errno::PERM)), "{error}");
-            assert!(kernel.create(std::process::id()).is_err(), "what was learned holds");
-            println!("skipped: core scheduling: {error}");
-            return;
-        }
-        let mut sleeper =
-            std::process::Command::new("sleep").arg("60").spawn().expect("a process to try with");
-        let process = sleeper.id();
-        kernel.create(process).unwrap();
-        assert_ne!(kernel.get(process).unwrap(), NONE);
-        assert!(kernel.clear(&[process]).unwrap().is_empty());
-        assert_eq!(kernel.get(process).unwrap(), NONE);
-        sleeper.kill().unwrap();
-        sleeper.wait().unwrap();
-    }
-
     #[test]
     fn a_fake_hands_cookies_on() {
         let fake = FakeCookies::default();

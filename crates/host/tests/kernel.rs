@@ -19,6 +19,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use host::cgroup::{CgroupPath, Knob, KnobError, Setting, Shares, Tree, Version};
+use host::cookies::{self, Cookies, KernelCookies};
 use host::fs::{Buffer, FakeFs, HostFs, Mounts, RealFs};
 use host::proc::{NodeReader, ProcessCgroups, SchedStat, Stat};
 use host::psi::Resource;
@@ -473,4 +474,32 @@ fn hardware_counters_work_or_are_unsupported() {
         (Ok(()), None) => println!("counters, but no hierarchy for groups"),
         (Err(error), _) => assert!(perf::is_unsupported(&error), "{error}"),
     }
+}
+
+/// Either the kernel has cookies, and then processes of ours are given one and lose it again, or it says
+/// why not: without hyper-threads or without the option there is nothing to give.
+#[test]
+fn cookies_are_given_handed_on_and_taken_back_or_unsupported() {
+    let kernel = KernelCookies;
+    let [one, other, third] = ["spin 1", "spin 1", "spin 1"].map(Worker::start);
+    let [one, other, third] = [&one, &other, &third].map(|worker| worker.child.id());
+    if let Err(error) = kernel.probe() {
+        let errno = Errno::from_io_error(&error);
+        assert!(matches!(errno, Some(Errno::INVAL | Errno::NODEV | Errno::PERM)), "{error}");
+        assert!(kernel.create(one).is_err(), "what was learned holds");
+        println!("unsupported: {error}");
+        return;
+    }
+    let get = |process| kernel.get(process).unwrap();
+    kernel.create(one).unwrap();
+    kernel.create(third).unwrap();
+    assert_eq!(kernel.share(one, &[other]).unwrap().len(), 0);
+    let (ours, theirs) = (get(one), get(third));
+    assert!(ours != cookies::NONE && theirs != cookies::NONE && ours != theirs);
+    assert_eq!(get(other), ours);
+    assert_eq!(get(std::process::id()), cookies::NONE, "we keep none of what we hand on");
+    assert_eq!(kernel.clear(&[one, other]).unwrap().len(), 0);
+    assert_eq!([one, other, third].map(get), [cookies::NONE, cookies::NONE, theirs]);
+    let gone = kernel.share(third, &[u32::MAX]).unwrap();
+    assert_eq!(gone.len(), 1, "a process that is not there is said and hurts nobody");
 }

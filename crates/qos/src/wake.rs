@@ -9,7 +9,9 @@
 //! ```
 //!
 //! The safest changes least: weights are the kubelet's own, idle groups lock their weight, and cores of
-//! one's own cost capacity. Too few samples say nothing, and then nothing is changed.
+//! one's own cost capacity. Modes are measured in turns; when one half of the turns would choose another
+//! mode than the other half, the machine is too noisy to tell. Too few samples say nothing either, and then
+//! nothing is changed.
 
 use std::fmt;
 
@@ -35,6 +37,33 @@ pub struct Delays {
 pub struct Measured {
     pub mode: Mode,
     pub delays: Delays,
+}
+
+/// By how much threads woke up late in one mode, turn by turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Samples {
+    pub mode: Mode,
+    pub turns: Vec<Vec<Micros>>,
+}
+
+impl Samples {
+    /// Of some of the turns; `None` when they are too few to judge.
+    fn of(&self, is_counted: impl Fn(usize) -> bool) -> Option<Measured> {
+        let turns = self.turns.iter().enumerate().filter(|(at, _)| is_counted(*at));
+        let delays: Vec<Micros> = turns.flat_map(|(_, turn)| turn).copied().collect();
+        Some(Measured { mode: self.mode, delays: Delays::of(&delays)? })
+    }
+}
+
+/// Why there is no verdict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unclear {
+    #[error("too few samples to judge")]
+    TooFew,
+    #[error("there is nothing to choose from")]
+    NoChoice,
+    #[error("the machine is too noisy: one half of the turns says {}, the other {}", one.beside(), other.beside())]
+    Noisy { one: Mode, other: Mode },
 }
 
 /// The mode to use, and why.
@@ -85,6 +114,21 @@ pub fn has_room(used: MilliCpu, capacity: MilliCpu) -> bool {
 /// The CPU to probe on: the last one that nobody was given for himself.
 pub fn cpu(online: &CpuSet, given: &CpuSet) -> Option<u16> {
     online.difference(given).last()
+}
+
+/// The verdict on which both halves of the turns agree.
+pub fn settle(samples: &[Samples]) -> Result<Verdict, Unclear> {
+    let verdict = |is_counted: &dyn Fn(usize) -> bool| {
+        let measured: Option<Vec<Measured>> =
+            samples.iter().map(|samples| samples.of(is_counted)).collect();
+        judge(&measured.ok_or(Unclear::TooFew)?).ok_or(Unclear::NoChoice)
+    };
+    let one = verdict(&|turn| turn % 2 == 0)?.mode;
+    let other = verdict(&|turn| turn % 2 == 1)?.mode;
+    if one != other {
+        return Err(Unclear::Noisy { one, other });
+    }
+    verdict(&|_| true)
 }
 
 /// `None` without a choice.
@@ -154,6 +198,31 @@ mod tests {
             "online threads wake up late by 2000 us (p99 4000 us) beside the least weight, \
              30 us (p99 60 us) beside idle groups"
         );
+    }
+
+    #[test]
+    fn a_verdict_needs_two_halves_that_agree() {
+        // The delay of every sample of each turn.
+        let samples = |mode, turns: [i64; 4]| Samples {
+            mode,
+            turns: turns.map(|delay| vec![Micros(delay); LEAST_SAMPLES]).to_vec(),
+        };
+        let idle = samples(Mode::IdlePods, [60; 4]);
+        let (weight, pods) = (Mode::Weight, Mode::IdlePods);
+        let noisy = |one, other| Err(Unclear::Noisy { one, other });
+        let cases = [
+            ("always worse", [4_000; 4], Ok(pods)),
+            ("always as good", [70; 4], Ok(weight)),
+            ("worse in every other turn", [70, 4_000, 70, 4_000], noisy(weight, pods)),
+            ("one turn of four", [4_000, 70, 70, 70], noisy(pods, weight)),
+        ];
+        for (name, turns, want) in cases {
+            let all = [samples(weight, turns), idle.clone()];
+            assert_eq!(settle(&all).map(|verdict| verdict.mode), want, "{name}");
+        }
+        assert_eq!(settle(std::slice::from_ref(&idle)), Err(Unclear::NoChoice));
+        let few = Samples { turns: vec![vec![Micros(60)]; 4], ..idle.clone() };
+        assert_eq!(settle(&[few, idle]), Err(Unclear::TooFew));
     }
 
     #[test]

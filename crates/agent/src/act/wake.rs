@@ -26,9 +26,9 @@ use host::cgroup::{CgroupPath, Driver, Knob, KnobError, Layout, Setting, Shares,
 use host::wake::{self, Role, Task};
 use host::{FileError, Reading};
 use qos::identity::Mode;
-use qos::wake::{Delays, Measured, Verdict, judge};
+use qos::wake::{Samples, Verdict, settle};
 use tracing::{info, warn};
-use units::CpuSet;
+use units::{CpuSet, Micros};
 
 use super::facts::Facts;
 use super::why::{NODE, Resource, Why};
@@ -38,8 +38,9 @@ use crate::series::Subject;
 /// The word that makes our program one of the two processes of a probe.
 pub const WORD: &str = "wake-probe";
 
-/// How long a mode is measured.
+/// How long a mode is measured, and in how many turns.
 const TIME: Duration = Duration::from_secs(2);
+const TURNS: u32 = 4;
 
 /// How much longer than its time a process may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -85,8 +86,6 @@ pub enum ProbeError {
     NoAnswer { program: PathBuf, status: ExitStatus },
     #[error("{} did not end in time", program.display())]
     Late { program: PathBuf },
-    #[error("too few samples to judge")]
-    TooFew,
     #[error("acting was turned off meanwhile")]
     Stopped,
 }
@@ -112,7 +111,7 @@ enum State {
 
 #[derive(Debug)]
 struct Running {
-    thread: JoinHandle<Result<Vec<Measured>, ProbeError>>,
+    thread: JoinHandle<Result<Vec<Samples>, ProbeError>>,
     stop: Arc<AtomicBool>,
 }
 
@@ -159,9 +158,7 @@ impl WakeProbe {
             Ok(result) => result.map_err(|error| chain(&error)),
             Err(_) => Err("the probe panicked".to_owned()),
         };
-        let verdict = result.and_then(|measured| {
-            judge(&measured).ok_or_else(|| "there was nothing to choose from".to_owned())
-        });
+        let verdict = result.and_then(|samples| settle(&samples).map_err(|why| why.to_string()));
         self.state = match verdict {
             Ok(verdict) => {
                 info!(mode = verdict.mode.letter(), why = %verdict.why, "measured how late threads wake up");
@@ -238,16 +235,15 @@ fn begin(facts: &Facts<'_>, modes: &[Mode], prober: Prober) -> State {
     }
 }
 
-/// Measures on this machine, and waits for it.
-#[cfg(test)]
-pub(super) fn measure_here(
+/// Measures modes on one CPU, in groups below the group of all pods, and waits for it.
+pub fn measure(
     tree: &Tree,
+    around: &CgroupPath,
     prober: &Prober,
     cpu: u16,
-    around: &CgroupPath,
-) -> Result<Vec<Measured>, ProbeError> {
-    let bench = Bench { tree, prober, cpu, stop: &AtomicBool::new(false) };
-    bench.measure(around, &[Mode::Weight, Mode::IdlePods])
+    modes: &[Mode],
+) -> Result<Vec<Samples>, ProbeError> {
+    Bench { tree, prober, cpu, stop: &AtomicBool::new(false) }.measure(around, modes)
 }
 
 /// `None` while the node is busy, or not known well enough.
@@ -311,32 +307,35 @@ struct Bench<'b> {
 }
 
 impl Bench<'_> {
-    fn measure(&self, around: &CgroupPath, modes: &[Mode]) -> Result<Vec<Measured>, ProbeError> {
+    /// The modes take turns, so that whatever else the machine does disturbs all of them alike.
+    fn measure(&self, around: &CgroupPath, modes: &[Mode]) -> Result<Vec<Samples>, ProbeError> {
         let scratch = Scratch::make(self.tree, around)?;
-        modes
-            .iter()
-            .map(|mode| {
-                scratch.enter_mode(*mode)?;
-                let delays = self.delays(&scratch.groups)?;
-                Ok(Measured { mode: *mode, delays })
-            })
-            .collect()
+        let none = |mode: &Mode| Samples { mode: *mode, turns: Vec::new() };
+        let mut all: Vec<Samples> = modes.iter().map(none).collect();
+        for _ in 0..TURNS {
+            for samples in &mut all {
+                scratch.enter_mode(samples.mode)?;
+                samples.turns.push(self.turn(&scratch.groups)?);
+            }
+        }
+        Ok(all)
     }
 
-    fn delays(&self, groups: &Groups) -> Result<Delays, ProbeError> {
+    fn turn(&self, groups: &Groups) -> Result<Vec<Micros>, ProbeError> {
+        let time = self.prober.time / TURNS;
         let mut spins = Process::start(self.prober, self.tree, &groups.behind.child(POD))?;
         let mut wakes = Process::start(self.prober, self.tree, &groups.online.child(POD))?;
         let task = |role, time| Task { role, cpu: self.cpu, time };
         // A little longer, because what wakes up must never be alone.
-        spins.tell(task(Role::Spin, self.prober.time + LET_GO))?;
-        wakes.tell(task(Role::Wake, self.prober.time))?;
-        let end = Instant::now() + self.prober.time + PATIENCE;
+        spins.tell(task(Role::Spin, time + LET_GO))?;
+        wakes.tell(task(Role::Wake, time))?;
+        let end = Instant::now() + time + PATIENCE;
         loop {
             if self.stop.load(Ordering::Acquire) {
                 return Err(ProbeError::Stopped);
             }
             if let Some(answer) = wakes.answer()? {
-                return Delays::of(&answer).ok_or(ProbeError::TooFew);
+                return Ok(answer);
             }
             if Instant::now() >= end {
                 return Err(ProbeError::Late { program: self.prober.program.clone() });
@@ -447,7 +446,7 @@ impl<'p> Process<'p> {
     }
 
     /// The answer of a process that has ended; it fits into a pipe.
-    fn answer(&mut self) -> Result<Option<Vec<units::Micros>>, ProbeError> {
+    fn answer(&mut self) -> Result<Option<Vec<Micros>>, ProbeError> {
         let ended = self.child.try_wait();
         let Some(status) = ended.map_err(|error| self.failed(error))? else { return Ok(None) };
         let mut text = String::new();
