@@ -250,6 +250,8 @@ impl Scheduler {
         if let Some(found) = self.snapshot.pods.get_mut(pod) {
             found.nominated = Some(node);
             self.nominator.nominate(&found.uid, found.class.priority, node);
+            let class = Arc::clone(&found.class);
+            self.snapshot.extras.company.expect(pod, &class);
         }
         self.touch_named(node);
     }
@@ -276,6 +278,7 @@ impl Scheduler {
         found.nominated = None;
         let node = self.nominator.withdraw(&found.uid);
         if let Some(node) = node {
+            self.snapshot.extras.company.unexpect(pod);
             self.touch_named(node);
         }
         node.is_some()
