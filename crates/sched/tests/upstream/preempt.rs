@@ -239,6 +239,7 @@ fn room_that_was_made_is_kept() {
                 Outcome::Place(place) => place.node,
                 Outcome::Reject(reject) => reject.why.message(),
                 Outcome::Skip { reason } => reason.to_owned(),
+                other => panic!("nobody is asked: {other:?}"),
             };
             (attempt.pod.name, told)
         })
