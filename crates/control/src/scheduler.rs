@@ -286,15 +286,16 @@ impl Scheduler {
 
     /// Runs until told to stop, or until it cannot go on.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), SchedulerError> {
-        let (deciding, writing, helping, candidacy) = (
+        let (deciding, writing, noting, helping, candidacy) = (
+            CancellationToken::new(),
             CancellationToken::new(),
             CancellationToken::new(),
             CancellationToken::new(),
             CancellationToken::new(),
         );
         // Sets end their tasks when they are dropped, so nothing outlives this function.
-        let (mut helpers, mut electing, mut driving) =
-            (JoinSet::new(), JoinSet::new(), JoinSet::new());
+        let (mut helpers, mut noters, mut electing, mut driving) =
+            (JoinSet::new(), JoinSet::new(), JoinSet::new(), JoinSet::new());
         let (asking, questions) = mpsc::channel::<Question>(debug::QUESTIONS);
         let pages = Arc::new(self.pages(asking.clone()));
         let Self { client, options, engine, instruments, extenders, listener, secure, .. } = self;
@@ -302,7 +303,7 @@ impl Scheduler {
         let listeners = (listener, secure);
         serve(pages, listeners, &client, options.secure.as_ref(), &helping, &mut helpers)?;
         let items = feed::start(&client, &helping, &mut helpers);
-        let notes = notes::start(&client, &leadership, &options.clock, &helping, &mut helpers);
+        let notes = notes::start(&client, &leadership, &options.clock, &noting, &mut noters);
         let hands = hands(&client, &leadership, &options, &extenders, &instruments, &writing);
         let is_barred = options.gates.is_on(SchedulerGate::SyncBarrier);
         let barrier = options.election.as_ref().filter(|_| is_barred).map(|_| options.barrier);
@@ -329,6 +330,8 @@ impl Scheduler {
         deciding.cancel();
         while driving.join_next().await.is_some() {}
         writing.cancel();
+        noting.cancel();
+        while noters.join_next().await.is_some() {}
         candidacy.cancel();
         while electing.join_next().await.is_some() {}
         helping.cancel();

@@ -381,6 +381,7 @@ impl Driver {
     /// Goes on with a pod extenders were asked about.
     fn resume(&mut self, now: Time, go_on: impl FnOnce(&mut Scheduler) -> Option<Attempt>) {
         self.binding = self.binding.saturating_sub(1);
+        self.parts.notes.set_busy(self.binding > 0);
         let start = Instant::now();
         if let Some(attempt) = go_on(&mut self.parts.engine) {
             self.parts.instruments.attempted(&attempt, start.elapsed());
@@ -391,6 +392,7 @@ impl Driver {
     fn place(&mut self, attempt: Attempt, now: Time) {
         self.parts.monitor.begin(&attempt, now);
         self.binding += 1;
+        self.parts.notes.set_busy(true);
         let hands = self.parts.hands.clone();
         let object = self.objects.pod(&attempt.pod.uid);
         let binder = object.and_then(|pod| self.parts.extenders.binder(&pod));
@@ -534,6 +536,7 @@ impl Driver {
 
     fn settle(&mut self, attempt: Attempt, result: Result<(), BindFailure>, now: Time) {
         self.binding = self.binding.saturating_sub(1);
+        self.parts.notes.set_busy(self.binding > 0);
         let Attempt { pod, scheduler_name, attempts, outcome } = attempt;
         self.parts.monitor.end(&pod.uid, now);
         let Outcome::Place(place) = outcome else { return };
