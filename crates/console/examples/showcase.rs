@@ -9,6 +9,7 @@
 //! Prints the console's address and goes on until its input ends.
 
 use std::error::Error;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use apiserver::http::{ApiServer, Options, listen};
@@ -29,6 +30,9 @@ use tokio_util::sync::CancellationToken;
 type Done = Result<(), Box<dyn Error>>;
 
 const TOKEN: &str = "showcase";
+/// When everything began.
+static BEGIN: LazyLock<Timestamp> =
+    LazyLock::new(|| Timestamp::now() - SignedDuration::from_mins(61));
 /// No API server takes it, but a page must.
 const HOSTILE: &str = "<img src=x onerror=alert(1)>\"'&\u{202e}/../#?%2f";
 
@@ -186,10 +190,7 @@ fn agent(node: &str, at: Timestamp, cpus: i64, load: &Load, evicts: bool) -> Val
         left if left < 1_000 => (1_000, "floor"),
         left => (left, "threshold"),
     };
-    let since = match bound_by {
-        "floor" => Timestamp::now() - SignedDuration::from_hours(1),
-        _ => at,
-    };
+    let since = if bound_by == "floor" { *BEGIN } else { at };
     let tenths = (granted + 50) / 100;
     let mut decisions = vec![json!({
         "strategy": "suppress", "since": since.to_string(), "about": "node", "resource": "cpu",
@@ -204,7 +205,7 @@ fn agent(node: &str, at: Timestamp, cpus: i64, load: &Load, evicts: bool) -> Val
         ],
     })];
     decisions.push(json!({
-        "strategy": "evict", "since": "2026-01-01T00:00:00Z", "about": "node", "resource": "memory",
+        "strategy": "evict", "since": BEGIN.to_string(), "about": "node", "resource": "memory",
         "headline": "nobody has to leave for memory", "boundBy": "room below the threshold",
         "lines": [
             {"amount": cpus << 32, "label": "capacity"},
@@ -217,7 +218,7 @@ fn agent(node: &str, at: Timestamp, cpus: i64, load: &Load, evicts: bool) -> Val
     if evicts {
         decisions.push(json!({
             "strategy": "evict", "since": at.to_string(), "about": "default/report",
-            "resource": "memory", "headline": "default/report was evicted: memory above 70%",
+            "resource": "memory", "headline": "was evicted: memory above 70%",
             "boundBy": "memoryEvictThresholdPercent",
             "lines": [{"amount": 48_318_382_080i64, "label": "used"},
                 {"amount": 3_221_225_472i64, "label": "freed", "note": HOSTILE}],
@@ -345,14 +346,14 @@ fn report(feed: &Feed, step: i64, at: Timestamp) -> Done {
     Ok(())
 }
 
-/// The cluster lives on, faster than a real one.
+/// The cluster lives on, with more reports than a real one.
 async fn go_on(feed: Feed, shutdown: CancellationToken) {
-    let mut step = 60;
+    let mut count = 0;
     while !shutdown.is_cancelled() {
-        if report(&feed, step, Timestamp::now()).is_err() {
+        if report(&feed, 60 + count / 30, Timestamp::now()).is_err() {
             return;
         }
-        step += 1;
+        count += 1;
         tokio::select! {
             () = tokio::time::sleep(Duration::from_secs(2)) => {}
             () = shutdown.cancelled() => {}

@@ -23,8 +23,9 @@ export const MEANING = {
 };
 
 function frame(height, label, children) {
-  return svg("svg", { viewBox: `0 0 ${WIDTH} ${height}`, class: "chart", role: "img", "aria-label": label },
-    svg("title", {}, label), children);
+  return h("div", { class: "figure" },
+    svg("svg", { viewBox: `0 0 ${WIDTH} ${height}`, class: "chart", role: "img", "aria-label": label },
+      svg("title", {}, label), children));
 }
 
 // A round number at or above the largest value.

@@ -33,6 +33,13 @@ export function bytes(count) {
   return `${value.toLocaleString("en", { maximumFractionDigits: value >= 100 || unit === 0 ? 0 : 1 })} ${units[unit]}`;
 }
 
+// With one digit always: amounts below each other.
+export function bytesFixed(count) {
+  if (count === null || count === undefined) return "–";
+  const unit = Math.abs(count) >= 2 ** 30 ? ["GiB", 30] : ["MiB", 20];
+  return `${(count / 2 ** unit[1]).toLocaleString("en", { minimumFractionDigits: 1, maximumFractionDigits: 1 })} ${unit[0]}`;
+}
+
 export function percent(part, whole) {
   return whole > 0 && part !== null && part !== undefined ? `${Math.round((100 * part) / whole)}%` : "–";
 }
@@ -77,7 +84,7 @@ export function clock(time, length = 0) {
 // A term of a sum.
 export function amount(value, resource) {
   const size = resource === "cpu" ? fixed(Math.abs(value))
-    : resource === "memory" ? bytes(Math.abs(value)) : Math.abs(value).toLocaleString("en");
+    : resource === "memory" ? bytesFixed(Math.abs(value)) : Math.abs(value).toLocaleString("en");
   return value < 0 ? `− ${size}` : size;
 }
 

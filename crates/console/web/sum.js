@@ -10,10 +10,14 @@ export function sum(decided) {
       h("td", {}, line.label), h("td", { class: "note" }, line.note)))));
 }
 
+// The outcome; what is about a pod begins with its name.
+export function outcome(decided, tag) {
+  return decided.about === "node" ? h(tag, { class: "sentence" }, decided.headline)
+    : h(tag, {}, h("bdi", {}, decided.about), ` ${decided.headline}`);
+}
+
 export function why(decided) {
-  return h("article", { class: "why" },
-    h("h3", { class: "sentence" }, decided.headline),
-    h("p", { class: "note" }, h("span", { class: "strategy" }, decided.strategy), ` bound by ${decided.boundBy}, since `, ago(decided.since),
-      decided.about === "node" ? "" : `, about ${decided.about}`),
+  return h("article", { class: "why" }, outcome(decided, "h3"),
+    h("p", { class: "note" }, h("span", { class: "strategy" }, decided.strategy), ` bound by ${decided.boundBy}, since `, ago(decided.since)),
     sum(decided));
 }

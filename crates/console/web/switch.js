@@ -87,5 +87,5 @@ function result(answer, said) {
   } else {
     said.className = "said done";
   }
-  said.textContent = parts.join(" ");
+  said.replaceChildren(h("span", {}, parts.join(" ")));
 }

@@ -152,7 +152,7 @@ await test("the chart has areas, a limit and marks with reasons", async () => {
 });
 
 await test("the picture of the README is taken", async () => {
-  const page = await open(`${small.url}/#/nodes/atlas`, { viewport: { width: 1180, height: 740 } });
+  const page = await open(`${small.url}/#/nodes/atlas`, { viewport: { width: 1180, height: 762 } });
   await says(page, "CPU by QoS class");
   await picture(page, "console-node", false);
 });
@@ -209,7 +209,7 @@ await test("the past is replayed, moment by moment", async () => {
   await page.locator("summary").filter({ hasText: "evicted" }).first().click();
   await page.getByRole("link", { name: "Replay that moment" }).first().click();
   await page.locator("main h1").filter({ hasText: /^At .*best-effort could use/ }).waitFor();
-  await says(page, "default/report was evicted");
+  await says(page, "default/report was evicted", ".whys");
   check(await page.locator(".cursor").count() > 0, "the moment is on the chart");
   await picture(page, "replay-past");
   const headline = () => page.locator("main h1").textContent();

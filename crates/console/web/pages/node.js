@@ -1,7 +1,7 @@
 // Why is this node holding best-effort back, or not?
 import { badge, card, command, h, headline, link, number, qos, table } from "/elements.js";
 import { classLegend, cpuMap, legend, stacked } from "/charts.js";
-import { ago, bytes, cores, cpus, fixed, percent, some } from "/format.js";
+import { ago, bytes, bytesFixed, cores, cpus, fixed, percent, some } from "/format.js";
 import { why } from "/sum.js";
 
 export const title = (rest) => `Node ${rest[0]}`;
@@ -90,7 +90,7 @@ function pods(data) {
   return table(["Pod", "Class", "Priority", "Phase", number("CPUs used"), number("CPUs requested"), number("Batch CPUs requested"), number("Memory used"), "Its own CPUs"],
     data.podRows.map((pod) => [
       podLink(pod.key), qos(pod.qos), pod.priority, pod.phase, number(fixed(pod.used?.milliCpu)),
-      number(some(pod.requested.milliCpu)), number(some(pod.batchRequested.milliCpu)), number(bytes(pod.used?.bytes)), pod.cpus || "–",
+      number(some(pod.requested.milliCpu)), number(some(pod.batchRequested.milliCpu)), number(bytesFixed(pod.used?.bytes)), pod.cpus || "–",
     ]), "No pods run here.");
 }
 

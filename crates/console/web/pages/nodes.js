@@ -47,8 +47,8 @@ export function view(data, state, refresh) {
   const whole = data.total === data.all ? plural(data.all, "node") : `${data.total.toLocaleString("en")} of ${plural(data.all, "node")}`;
   return [
     headline("", whole, "How much of each is in use, what best-effort (BE) work uses and may use, and what is lent to batch pods. In CPUs where nothing else is said."),
-    table(["Node", "State", number("CPU"), number("of"), number("BE used"), number("BE limit"), number("Lent"),
-      number("Memory"), number("of"), number("BE pods"), "Measured", wide("Why")], rows,
+    table(["Node", "State", number("CPU used"), number("CPUs"), number("BE used"), number("BE limit"), number("Lent"),
+      number("Memory used"), number("Memory"), number("BE pods"), "Measured", wide("Why")], rows,
       data.all === 0 ? "There are no nodes yet." : "No node fits the question."),
     pager(data, data.page, turn),
     command("tidepool top -o json"),

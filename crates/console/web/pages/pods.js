@@ -1,6 +1,6 @@
 // Who runs, and as what?
 import { command, h, headline, link, number, pager, qos, table } from "/elements.js";
-import { age, bytes, fixed, plural, some } from "/format.js";
+import { age, bytesFixed, fixed, plural, some } from "/format.js";
 import { podLink } from "/pages/node.js";
 
 export const title = () => "Pods";
@@ -31,7 +31,7 @@ export function view(data, state, refresh) {
       data.rows.map((pod) => [
         podLink(pod.key), qos(pod.qos), pod.priority, link(pod.node, "nodes", pod.node), pod.phase,
         number(fixed(pod.used?.milliCpu)), number(some(pod.requested.milliCpu)),
-        number(some(pod.batchRequested.milliCpu)), number(bytes(pod.used?.bytes)), number(age(pod.created)),
+        number(some(pod.batchRequested.milliCpu)), number(bytesFixed(pod.used?.bytes)), number(age(pod.created)),
       ]), data.all === 0 ? "No pods run yet." : "No pod fits the question."),
     pager(data, data.page, turn),
     command("tidepool top pods -o json"),

@@ -47,7 +47,7 @@ export function controls(state, refresh) {
   state.play = h("button", { type: "button", onclick: play }, "Play");
   return h("div", { class: "controls replay" },
     step("First", () => 0), step("Back", (index) => index - 1), state.play,
-    step("On", (index) => index + 1), step("Now", () => Infinity),
+    step("Forward", (index) => index + 1), step("Now", () => Infinity),
     h("label", { for: "moment", class: "grow" }, "Moment ", state.slider));
 }
 
@@ -70,8 +70,8 @@ export function view(data, state) {
     headline("", data.isNow ? `Now, ${said.replace("could", "may").replace("was", "is")}` : `At ${clock(data.at)}, ${said}`,
       [plural(data.moments.length, "moment"), " at which something was decided", data.moments.length > 0 ? [", the first ", ago(data.moments[0])] : "", "."]),
     h("div", { class: "cards" },
-      card("CPU in use then", percent(used, data.capacity), used === null ? "not measured" : `${cores(used)} of ${cpus(data.capacity)}`),
-      card("Best-effort used", data.used ? cpus(data.used.used.be) : "–", data.limit === null ? "no limit was known" : `could use ${cpus(data.limit)}`),
+      card(data.isNow ? "CPU in use" : "CPU in use then", percent(used, data.capacity), used === null ? "not measured" : `${cores(used)} of ${cpus(data.capacity)}`),
+      card("Best-effort used", data.used ? cpus(data.used.used.be) : "–", data.limit === null ? "no limit was known" : `${data.isNow ? "may" : "could"} use ${cpus(data.limit)}`),
       card("Decided at that moment", String(data.changed), "of what is shown below")),
     h("h2", {}, "CPU by QoS class"),
     drawn ?? h("p", { class: "state" }, "The chart begins with the second report of the agent."),
