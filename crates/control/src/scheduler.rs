@@ -241,16 +241,18 @@ impl Scheduler {
         let Self { client, options, engine, registry, instruments, listener, held, synced, status } =
             self;
         let leadership = status.leadership.clone();
-        let (deciding, writing, helping, candidacy) = (
+        let (deciding, writing, noting, helping, candidacy) = (
+            CancellationToken::new(),
             CancellationToken::new(),
             CancellationToken::new(),
             CancellationToken::new(),
             CancellationToken::new(),
         );
         // Sets end their tasks when they are dropped, so nothing outlives this function.
-        let (mut helpers, mut electing) = (JoinSet::new(), JoinSet::new());
+        let (mut helpers, mut noters, mut electing) =
+            (JoinSet::new(), JoinSet::new(), JoinSet::new());
         let items = feed::start(&client, &helping, &mut helpers);
-        let notes = notes::start(&client, &leadership, &options.clock, &helping, &mut helpers);
+        let notes = notes::start(&client, &leadership, &options.clock, &noting, &mut noters);
         let (asking, questions) = mpsc::channel::<Question>(debug::QUESTIONS);
         if let Some(listener) = listener {
             let debug = Arc::new(Debug {
@@ -286,6 +288,8 @@ impl Scheduler {
         deciding.cancel();
         while driving.join_next().await.is_some() {}
         writing.cancel();
+        noting.cancel();
+        while noters.join_next().await.is_some() {}
         candidacy.cancel();
         while electing.join_next().await.is_some() {}
         helping.cancel();

@@ -170,8 +170,13 @@ impl Report {
         );
         if let Some(api) = &self.through_api {
             text += &format!(
-                "through the API: {:.0} pods/s bound, {:.0} by a binder that decides nothing ({:.2}x)\n",
-                api.pods_per_s, api.null_pods_per_s, api.ratio
+                "through the API: {:.0} pods/s bound, events {:.1} s behind; {:.0} by a binder that decides nothing ({:.2}x), {:.0} if it follows the pods ({:.2}x)\n",
+                api.pods_per_s,
+                api.events_behind_s,
+                api.null_pods_per_s,
+                api.ratio,
+                api.following_null_pods_per_s,
+                api.following_ratio
             );
         }
         text

@@ -262,6 +262,7 @@ impl Driver {
     fn place(&mut self, attempt: Attempt, now: Time) {
         self.parts.monitor.begin(&attempt, now);
         self.binding += 1;
+        self.parts.notes.set_busy(true);
         let hands = self.parts.hands.clone();
         self.work.spawn(async move {
             let result = match &attempt.outcome {
@@ -382,6 +383,7 @@ impl Driver {
 
     fn settle(&mut self, attempt: Attempt, result: Result<(), BindFailure>, now: Time) {
         self.binding = self.binding.saturating_sub(1);
+        self.parts.notes.set_busy(self.binding > 0);
         let Attempt { pod, scheduler_name, attempts, outcome } = attempt;
         self.parts.monitor.end(&pod.uid, now);
         let Outcome::Place(place) = outcome else { return };
