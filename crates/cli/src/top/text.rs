@@ -103,17 +103,18 @@ pub(super) fn page(screen: &Screen) -> String {
 }
 
 /// How the node is, and what best-effort may use of it.
-pub(super) fn node_line(page: &NodePage) -> String {
+pub(super) fn node_lines(page: &NodePage) -> Vec<String> {
     let row = &page.row;
-    let limit = row.best_effort_limit.map(|limit| {
-        let whole = row.capacity.milli_cpu;
-        format!("; best-effort may use {} of {} CPUs", cores(Some(limit)), cores(Some(whole)))
-    });
-    format!("Node {}: {}{}", plain(&row.name), plain(&row.why), limit.unwrap_or_default())
+    let mut lines = vec![format!("Node {}: {}", plain(&row.name), plain(&row.why))];
+    lines.extend(row.best_effort_limit.map(|limit| {
+        let (limit, whole) = (cores(Some(limit)), cores(Some(row.capacity.milli_cpu)));
+        format!("Best-effort may use {limit} of {whole} CPUs")
+    }));
+    lines
 }
 
 fn cpus(page: &NodePage) -> String {
-    let mut text = format!("{}\n", node_line(page));
+    let mut text = node_lines(page).join("\n") + "\n";
     if page.cpu_map.sockets.is_empty() {
         return text + "The agent of this node has not described its CPUs.\n";
     }

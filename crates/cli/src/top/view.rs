@@ -78,7 +78,7 @@ const HELP: &str = " 1, 2, 3     nodes, pods, CPUs of the chosen node
  unknown     no recent report
  off         switched off
 
- BE          used by best-effort work; LIMIT is what its node lets it use,
+ BE          used by best-effort work; LIMIT is what its node grants it,
              LENT what batch pods may request; all in CPUs
  LSE LSR LS BE SYSTEM: classes, from the most to the least protected.
  In the CPU map, + marks CPUs where best-effort work may run beside.";
@@ -308,7 +308,8 @@ fn draw_cpus(screen: &Screen, palette: Palette, frame: &mut Frame<'_>, area: Rec
         frame.render_widget(Paragraph::new("  Choose a node and press Enter."), area);
         return;
     };
-    let mut lines = vec![Line::from(format!(" {}", text::node_line(page))), Line::default()];
+    let said = text::node_lines(page).into_iter().map(|line| Line::from(format!(" {line}")));
+    let mut lines: Vec<Line<'_>> = said.chain([Line::default()]).collect();
     if page.cpu_map.sockets.is_empty() {
         lines.push(Line::from("  The agent of this node has not described its CPUs."));
     }

@@ -21,14 +21,21 @@ fn get(up: &Up, path: &str) -> String {
 
 /// The body of a page at an address.
 pub(crate) fn fetch(address: &str, path: &str) -> String {
+    let (status, body) = ask(address, path);
+    assert!(status.starts_with("HTTP/1.1 200"), "{path}: {status}");
+    body
+}
+
+/// The first line and the body of an answer.
+pub(crate) fn ask(address: &str, path: &str) -> (String, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer}");
     assert!(!answer.contains("transfer-encoding: chunked"), "{path} is not one piece");
-    answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.lines().next().unwrap_or_default().to_owned(), body.to_owned())
 }
 
 #[tokio::test]
