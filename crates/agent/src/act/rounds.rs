@@ -249,6 +249,7 @@ impl Rounds {
                 self.journal.decided(turn.name, Vec::new(), at);
             }
             self.journal.decided(CACHE, Vec::new(), at);
+            self.journal.suppress(None);
         }
         self.settle(now, at);
         let dirty = self.held();
@@ -299,6 +300,7 @@ impl Rounds {
             let whys = self.cache.round(&facts);
             self.journal.decided(CACHE, whys, at);
         }
+        self.journal.suppress(strategy::suppress::measured(&facts, &self.memory.suppress));
         self.follow_suppression(inputs);
     }
 

@@ -38,6 +38,7 @@ use crate::server::{self, Shown};
 use crate::topology::SharedTopology;
 use crate::topology::publish::KubeletSource;
 use crate::view::{Clock, SharedWorld, World};
+use crate::waits::waits;
 use crate::{device, evict, measured, pleg, status, topology, world};
 
 /// How long threads may take to stop; the process has ten seconds.
@@ -303,6 +304,12 @@ impl Agent {
         let (live, world) = (metrics.clone(), self.world.clone());
         self.exposition.read_live(move |group| {
             measured::fill(group, &live, &world.load(), clock.now());
+        });
+        let (seen, world) = (metrics.clone(), self.world.clone());
+        self.journal.ask_who_waits(move || waits(&seen, &world.load()));
+        let journal = self.journal.clone();
+        self.exposition.read_live(move |group| {
+            journal.suppressed().iter().for_each(|suppressed| suppressed.fill(group));
         });
         let part = self.health.part("samples");
         let (seen, stop) = (metrics.clone(), self.stop.clone());
