@@ -396,7 +396,11 @@ impl Agent {
         let (journal, audit) = (self.journal.clone(), self.audit.clone());
         let files = act::switch::open_files(&acting.dir, self.config.host.clone());
         let layout = self.layout.clone();
-        let rounds = Rounds::new(settings, tree.clone(), layout, ledger, files, journal, audit);
+        let mut rounds = Rounds::new(settings, tree.clone(), layout, ledger, files, journal, audit)
+            .publishing(self.exposition.clone());
+        if let Some(prober) = acting.prober {
+            rounds = rounds.probing(prober);
+        }
         let watching = Watching {
             scene: self.scene.clone(),
             topology: self.topology.clone(),
