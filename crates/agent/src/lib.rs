@@ -24,6 +24,7 @@ pub mod slo;
 pub mod status;
 pub mod topology;
 pub mod view;
+mod worker;
 pub mod world;
 
 pub use config::Config;
