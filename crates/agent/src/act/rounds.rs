@@ -281,6 +281,7 @@ impl Rounds {
             for name in TURNS.iter().map(|turn| turn.name).chain(others) {
                 self.journal.decided(name, Vec::new(), at);
             }
+            self.journal.suppress(None);
             self.next_round = now;
         }
         if now >= self.next_round {
@@ -342,6 +343,9 @@ impl Rounds {
             let files = self.besides.round(&facts, &self.journal, exposition, at);
             self.files.post(besides::COOKIES, files);
         }
+<<<<<<< HEAD
+        self.journal.suppress(strategy::suppress::measured(&facts, &self.memory.suppress));
+=======
         if self.wake.round(&facts, &strategy::identity::open_modes(&facts)) {
             // Whoever follows the verdict is asked in the next round.
             self.next_slow = now;
@@ -350,6 +354,7 @@ impl Rounds {
             }
         }
         self.journal.decided(WAKE, self.wake.whys(), at);
+>>>>>>> node
         self.follow_suppression(inputs);
     }
 
