@@ -16,8 +16,9 @@ use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client};
 use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, watch};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use tracing::{error, info, warn};
 
 use super::RunError;
@@ -58,7 +59,7 @@ pub(super) struct Agent {
     layout: Layout,
     stop: CancellationToken,
     tasks: JoinSet<&'static str>,
-    serving: Option<JoinHandle<io::Result<()>>>,
+    serving: Option<AbortOnDropHandle<io::Result<()>>>,
     health: Health,
     exposition: Exposition,
     audit: Audit,
@@ -448,7 +449,8 @@ impl Agent {
             audit: is_audited.then(|| self.audit.clone()),
             journal: self.journal.clone(),
         };
-        self.serving = Some(tokio::spawn(server::serve(listener, shown, self.stop.clone())));
+        let serving = tokio::spawn(server::serve(listener, shown, self.stop.clone()));
+        self.serving = Some(AbortOnDropHandle::new(serving));
     }
 
     fn finish_start(&mut self, metrics: Metrics) {
