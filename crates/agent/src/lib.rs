@@ -24,6 +24,8 @@ pub mod slo;
 pub mod status;
 pub mod topology;
 pub mod view;
+pub mod waits;
+mod worker;
 pub mod world;
 
 pub use config::Config;

@@ -16,8 +16,9 @@ use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client};
 use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, watch};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use tracing::{error, info, warn};
 
 use super::RunError;
@@ -38,6 +39,7 @@ use crate::server::{self, Shown};
 use crate::topology::SharedTopology;
 use crate::topology::publish::KubeletSource;
 use crate::view::{Clock, SharedWorld, World};
+use crate::waits::waits;
 use crate::{device, evict, measured, pleg, status, topology, world};
 
 /// How long threads may take to stop; the process has ten seconds.
@@ -57,7 +59,7 @@ pub(super) struct Agent {
     layout: Layout,
     stop: CancellationToken,
     tasks: JoinSet<&'static str>,
-    serving: Option<JoinHandle<io::Result<()>>>,
+    serving: Option<AbortOnDropHandle<io::Result<()>>>,
     health: Health,
     exposition: Exposition,
     audit: Audit,
@@ -304,6 +306,12 @@ impl Agent {
         self.exposition.read_live(move |group| {
             measured::fill(group, &live, &world.load(), clock.now());
         });
+        let (seen, world) = (metrics.clone(), self.world.clone());
+        self.journal.ask_who_waits(move || waits(&seen, &world.load()));
+        let journal = self.journal.clone();
+        self.exposition.read_live(move |group| {
+            journal.suppressed().iter().for_each(|suppressed| suppressed.fill(group));
+        });
         let part = self.health.part("samples");
         let (seen, stop) = (metrics.clone(), self.stop.clone());
         self.spawn("samples", watch_samples(seen, clock, interval, part, stop));
@@ -389,7 +397,11 @@ impl Agent {
         let (journal, audit) = (self.journal.clone(), self.audit.clone());
         let files = act::switch::open_files(&acting.dir, self.config.host.clone());
         let layout = self.layout.clone();
-        let rounds = Rounds::new(settings, tree.clone(), layout, ledger, files, journal, audit);
+        let mut rounds = Rounds::new(settings, tree.clone(), layout, ledger, files, journal, audit)
+            .publishing(self.exposition.clone());
+        if let Some(prober) = acting.prober {
+            rounds = rounds.probing(prober);
+        }
         let watching = Watching {
             scene: self.scene.clone(),
             topology: self.topology.clone(),
@@ -437,7 +449,8 @@ impl Agent {
             audit: is_audited.then(|| self.audit.clone()),
             journal: self.journal.clone(),
         };
-        self.serving = Some(tokio::spawn(server::serve(listener, shown, self.stop.clone())));
+        let serving = tokio::spawn(server::serve(listener, shown, self.stop.clone()));
+        self.serving = Some(AbortOnDropHandle::new(serving));
     }
 
     fn finish_start(&mut self, metrics: Metrics) {
