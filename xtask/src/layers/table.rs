@@ -53,7 +53,7 @@ pub(crate) const TABLE: &[Row] = &[
     // The API server is there for the tests of these two alone, as for `cluster`.
     // Sees and acts: a shell for each of the twenty strategies and hooks of the reference.
     row("agent", These(&["host", "qos", "stats", "runtime", "api", "apiserver"]), Shell, 19_000),
-    row("control", These(&["sched", "desched", "overcommit", "api", "apiserver"]), Shell, 12_000),
+    row("control", These(&["sched", "desched", "overcommit", "api", "apiserver"]), Shell, 16_000),
     row("apiserver", These(&["api"]), Shell, 28_000),
     // The API server is there for its tests alone: a client must not reach into it.
     row("cluster", These(&["api", "host", "apiserver"]), Shell, 20_000),

@@ -177,9 +177,8 @@ fn resolve(flags: &Flags, variable: &dyn Fn(&str) -> Option<String>) -> anyhow::
 
     options.metrics = address("--metrics-addr", flags.text("metrics-addr"))?;
     options.health = address("--health-probe-addr", flags.text("health-probe-addr"))?;
-    if flags.bool("enable-pprof") {
-        options.profiles = address("--pprof-addr", flags.text("pprof-addr"))?;
-    }
+    let profiles = if flags.bool("enable-pprof") { flags.text("pprof-addr") } else { "" };
+    options.profiles = address("--pprof-addr", profiles)?;
     known("--controllers", flags.list("controllers"), CONTROLLERS)?;
     options.controllers = flags.list("controllers").to_vec();
     known("--noderesource-plugins", flags.list("noderesource-plugins"), PLUGINS)?;
