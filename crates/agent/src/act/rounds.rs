@@ -231,6 +231,7 @@ impl Rounds {
         self.reflex(now, inputs);
         self.settle(now, at);
         if is_round {
+            self.journal.decided(FRAME, self.grant.iter().map(Grant::explain).collect(), at);
             let dirty = self.held();
             self.journal.switched(Switch { is_on: true, off_by: None, dirty });
         }
@@ -249,6 +250,7 @@ impl Rounds {
                 self.journal.decided(turn.name, Vec::new(), at);
             }
             self.journal.decided(CACHE, Vec::new(), at);
+            self.journal.decided(FRAME, Vec::new(), at);
             self.journal.suppress(None);
         }
         self.settle(now, at);
