@@ -88,9 +88,10 @@ const MACHINE: &str = "cpus=0-7 packages=2 siblings=0-1 nodes=0-1 \
 
 /// Only what is worse than an error reaches the console, so that the kernel does
 /// not talk in between; a panic ends the machine. An emulated processor that waits
-/// for a busy host is neither stalled nor locked up.
+/// for a busy host is neither stalled nor locked up, and its timer is not broken.
 const KERNEL_OPTIONS: &str = "console=ttyS0 loglevel=3 panic=-1 psi=1 mitigations=off \
-                              tsc=reliable nowatchdog rcupdate.rcu_cpu_stall_suppress=1";
+                              tsc=reliable no_timer_check nowatchdog \
+                              rcupdate.rcu_cpu_stall_suppress=1";
 
 /// Nothing may be skipped there, and tests may know what the machine has.
 const ENVIRONMENT: &[&str] =

@@ -156,6 +156,9 @@ impl Desk {
         self.evicting.part.beat(settings.interval, Instant::now());
         let moment = self.moment();
         let scene = self.evicting.scene.load_full();
+        if !self.is_informed(&scene) {
+            return;
+        }
         let rules = self.rules(&scene);
         let has_notices = || scene.pods.values().any(|pod| pod.departure.notice.is_some());
         if rules.is_empty() && self.book.is_idle() && !has_notices() {
@@ -179,9 +182,16 @@ impl Desk {
         self.publish(&seen, &rules, &needs, moment);
     }
 
-    /// None while the agent is switched off or has not heard of the node yet.
+    /// Whether the cluster and the acting side have been heard. Before that a pod that was asked
+    /// by an earlier process would seem to have left, and its notice to be needless.
+    fn is_informed(&self, scene: &crate::act::Scene) -> bool {
+        let switch = self.evicting.journal.switch();
+        scene.is_complete && (switch.is_on || switch.off_by.is_some())
+    }
+
+    /// None while the agent is switched off.
     fn rules(&self, scene: &crate::act::Scene) -> Rules {
-        let is_on = self.evicting.journal.switch().is_on && scene.node.is_some();
+        let is_on = self.evicting.journal.switch().is_on;
         let strategy = scene.slo.spec.resource_used_threshold_with_be.clone();
         Rules::new(&strategy.unwrap_or_default(), |feature| {
             is_on && self.evicting.gates.is_on(gate(feature))
@@ -258,7 +268,7 @@ impl Desk {
     async fn take(&mut self, done: Done) {
         let Done::Asked { id, ask, answer, words } = done else { return };
         let moment = self.moment();
-        self.book.take(&id, answer, moment.now);
+        self.book.take(&id, answer, &self.evicting.settings.manners, moment.now);
         let scene = self.evicting.scene.load_full();
         let (namespace, name) = scene
             .pods
@@ -298,7 +308,8 @@ impl Desk {
 
     /// Keeps departures on disk. A disk that is full costs rests after a restart, not evictions now.
     async fn save(&mut self, moment: Moment) {
-        let (store, memory) = (self.store.clone(), self.book.remember(moment.now));
+        let memory = self.book.remember(&self.evicting.settings.manners, moment.now);
+        let store = self.store.clone();
         let written = tokio::task::spawn_blocking(move || store.write(&memory, moment)).await;
         let Ok(written) = written else { return };
         match written {

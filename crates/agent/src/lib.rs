@@ -25,6 +25,7 @@ pub mod status;
 pub mod topology;
 pub mod view;
 pub mod waits;
+mod worker;
 pub mod world;
 
 pub use config::Config;

@@ -11,8 +11,14 @@ mod acting;
 mod collectors;
 #[path = "kernel/groups.rs"]
 mod groups;
+#[path = "kernel/leaving.rs"]
+mod leaving;
+#[path = "kernel/node.rs"]
+mod node;
 #[path = "kernel/sandbox.rs"]
 mod sandbox;
+#[path = "kernel/whole.rs"]
+mod whole;
 #[path = "kernel/workload.rs"]
 mod workload;
 

@@ -100,7 +100,7 @@ pub struct Noted {
     pub place: String,
     /// `None` when it went back to what was found.
     pub owner: Option<String>,
-    /// `written`, `refused`, `unsupported`, `taken over`, `unledgered`.
+    /// `written`, `refused`, `unsupported`, `taken over`, `unledgered`, `asked` (for memory).
     pub outcome: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub old: String,

@@ -2,13 +2,12 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use tracing::{error, warn};
+use tracing::warn;
 
 use super::rounds::{Inputs, Rounds};
 use super::{SharedScene, switch};
@@ -16,6 +15,7 @@ use crate::health::Part;
 use crate::series::Metrics;
 use crate::topology::SharedTopology;
 use crate::view::Clock;
+use crate::worker::Worker;
 
 /// How long giving everything back may take at the end.
 const CLEANUP: Duration = Duration::from_secs(4);
@@ -39,32 +39,20 @@ pub struct Watching {
 
 /// Acts until it is stopped.
 #[derive(Debug)]
-pub struct ActThread {
-    stop: Arc<AtomicBool>,
-    thread: JoinHandle<()>,
-}
+pub struct ActThread(Worker);
 
 impl ActThread {
     pub fn start(rounds: Rounds, watching: Watching) -> io::Result<Self> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let ending = stop.clone();
-        let thread = thread::Builder::new()
-            .name("act".to_owned())
-            .spawn(move || run(rounds, &watching, &ending))?;
-        Ok(Self { stop, thread })
+        Ok(Self(Worker::start("act", move |stop| run(rounds, &watching, stop))?))
     }
 
     /// Whether the thread is still there.
     pub fn is_running(&self) -> bool {
-        !self.thread.is_finished()
+        self.0.is_running()
     }
 
     pub fn stop(self) {
-        self.stop.store(true, Ordering::Release);
-        self.thread.thread().unpark();
-        if self.thread.join().is_err() {
-            error!("the acting thread panicked");
-        }
+        drop(self.0);
     }
 }
 

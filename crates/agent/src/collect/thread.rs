@@ -4,17 +4,18 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
 use host::cgroup::Tree;
 use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tracing::{debug, error};
+use tracing::debug;
 
 use super::{Collector, Meter};
 use crate::series::{Metrics, Store};
 use crate::view::{Clock, CollectSettings, SharedWorld};
+use crate::worker::Worker;
 
 /// How many ticks are remembered.
 const REMEMBERED: usize = 3600;
@@ -45,8 +46,7 @@ impl Ticks {
 /// Collects until it is stopped.
 #[derive(Debug)]
 pub struct CollectThread {
-    stop: Arc<AtomicBool>,
-    thread: JoinHandle<()>,
+    worker: Worker,
     ticks: Ticks,
     wakes: Meter,
 }
@@ -74,13 +74,10 @@ impl CollectThread {
     ) -> io::Result<Self> {
         raise_descriptor_limit();
         let collector = Collector::new(tree, settings, metrics);
-        let (stop, ticks, wakes) =
-            (Arc::new(AtomicBool::new(false)), Ticks::default(), Meter::default());
-        let run = Run { stop: stop.clone(), ticks: ticks.clone(), wakes: wakes.clone() };
-        let thread = thread::Builder::new()
-            .name("collect".to_owned())
-            .spawn(move || run.run(collector, &world, clock))?;
-        Ok(Self { stop, thread, ticks, wakes })
+        let (ticks, wakes) = (Ticks::default(), Meter::default());
+        let run = Run { ticks: ticks.clone(), wakes: wakes.clone() };
+        let worker = Worker::start("collect", move |stop| run.run(collector, &world, clock, stop))?;
+        Ok(Self { worker, ticks, wakes })
     }
 
     pub fn ticks(&self) -> &Ticks {
@@ -94,28 +91,23 @@ impl CollectThread {
 
     /// Whether the thread is still there.
     pub fn is_running(&self) -> bool {
-        !self.thread.is_finished()
+        self.worker.is_running()
     }
 
     pub fn stop(self) {
-        self.stop.store(true, Ordering::Release);
-        self.thread.thread().unpark();
-        if self.thread.join().is_err() {
-            error!("the collecting thread panicked");
-        }
+        drop(self.worker);
     }
 }
 
 struct Run {
-    stop: Arc<AtomicBool>,
     ticks: Ticks,
     wakes: Meter,
 }
 
 impl Run {
-    fn run(self, mut collector: Collector, world: &SharedWorld, clock: Clock) {
+    fn run(self, mut collector: Collector, world: &SharedWorld, clock: Clock, stop: &AtomicBool) {
         collector.start_at(clock.now());
-        while !self.stop.load(Ordering::Acquire) {
+        while !stop.load(Ordering::Acquire) {
             let now = clock.now();
             match collector.next_due() {
                 Some(due) if due > now => {

@@ -19,7 +19,8 @@ use crate::series::{Measure, Metrics, Subject};
 /// How long a deletion may be overdue before it counts as stuck.
 const OVERDUE: Duration = Duration::from_secs(30);
 
-/// Memory older than this says nothing.
+/// Samples older than this say nothing. On a node that is short of everything they come late, and
+/// a pod that seems to hold nothing would be told to stay.
 const FRESH: Duration = Duration::from_secs(10);
 
 /// Everything a round needs, as values.
@@ -103,8 +104,8 @@ fn candidate(
     interval: Duration,
 ) -> Pod<String> {
     let departure = &pod.departure;
-    let recent =
-        |measure| metrics.recent(Subject::Pod(uid), measure, now, interval.saturating_mul(3));
+    let window = FRESH.max(interval.saturating_mul(3));
+    let recent = |measure| metrics.recent(Subject::Pod(uid), measure, now, window);
     let mut asked: BTreeMap<&'static str, i64> = BTreeMap::new();
     for lent in &pod.lent {
         let sum = asked.entry(lent.resource).or_default();

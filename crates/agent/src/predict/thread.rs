@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use super::{Estimate, EstimateError, PredictSettings, Predictor, Training};
 use crate::series::Metrics;
 use crate::view::{Amounts, Clock, PodView, SharedWorld};
+use crate::worker::Worker;
 
 /// The models, for those who ask what they say.
 #[derive(Debug, Clone)]
@@ -41,10 +42,7 @@ impl Prediction {
 
 /// Trains until it is stopped.
 #[derive(Debug)]
-pub struct PredictThread {
-    stop: Arc<AtomicBool>,
-    thread: JoinHandle<()>,
-}
+pub struct PredictThread(Worker);
 
 impl PredictThread {
     /// Starts training. Models come back from disk as soon as the world has pods, because only then
@@ -56,7 +54,6 @@ impl PredictThread {
         clock: Clock,
     ) -> io::Result<(Self, Prediction)> {
         let prediction = Prediction::new(Predictor::new(settings.clone()));
-        let stop = Arc::new(AtomicBool::new(false));
         let trainer = Trainer {
             interval: settings.training_interval,
             metrics,
@@ -65,20 +62,13 @@ impl PredictThread {
             prediction: prediction.clone(),
             is_restored: false,
         };
-        let stopped = stop.clone();
-        let thread = thread::Builder::new()
-            .name("predict".to_owned())
-            .spawn(move || trainer.run(&stopped))?;
-        Ok((Self { stop, thread }, prediction))
+        let worker = Worker::start("predict", move |stop| trainer.run(stop))?;
+        Ok((Self(worker), prediction))
     }
 
     /// Stops after writing all models to disk.
     pub fn stop(self) {
-        self.stop.store(true, Ordering::Release);
-        self.thread.thread().unpark();
-        if self.thread.join().is_err() {
-            tracing::error!("the prediction thread panicked");
-        }
+        drop(self.0);
     }
 }
 

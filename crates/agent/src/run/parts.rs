@@ -16,8 +16,9 @@ use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client};
 use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, watch};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use tracing::{error, info, warn};
 
 use super::RunError;
@@ -58,7 +59,7 @@ pub(super) struct Agent {
     layout: Layout,
     stop: CancellationToken,
     tasks: JoinSet<&'static str>,
-    serving: Option<JoinHandle<io::Result<()>>>,
+    serving: Option<AbortOnDropHandle<io::Result<()>>>,
     health: Health,
     exposition: Exposition,
     audit: Audit,
@@ -396,7 +397,11 @@ impl Agent {
         let (journal, audit) = (self.journal.clone(), self.audit.clone());
         let files = act::switch::open_files(&acting.dir, self.config.host.clone());
         let layout = self.layout.clone();
-        let rounds = Rounds::new(settings, tree.clone(), layout, ledger, files, journal, audit);
+        let mut rounds = Rounds::new(settings, tree.clone(), layout, ledger, files, journal, audit)
+            .publishing(self.exposition.clone());
+        if let Some(prober) = acting.prober {
+            rounds = rounds.probing(prober);
+        }
         let watching = Watching {
             scene: self.scene.clone(),
             topology: self.topology.clone(),
@@ -444,7 +449,8 @@ impl Agent {
             audit: is_audited.then(|| self.audit.clone()),
             journal: self.journal.clone(),
         };
-        self.serving = Some(tokio::spawn(server::serve(listener, shown, self.stop.clone())));
+        let serving = tokio::spawn(server::serve(listener, shown, self.stop.clone()));
+        self.serving = Some(AbortOnDropHandle::new(serving));
     }
 
     fn finish_start(&mut self, metrics: Metrics) {

@@ -142,7 +142,8 @@ impl Gate {
             }
             Fault::Lost => std::future::pending().await,
             Fault::Unheard => {
-                self.inner.oneshot(request.map(Body::new)).await?;
+                // It has left: whoever does not wait for the answer does not call it back.
+                tokio::spawn(self.inner.oneshot(request.map(Body::new)));
                 std::future::pending().await
             }
             Fault::Vanishes | Fault::Replaced => {

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use testkit::embedded::{in_process, router};
-pub(crate) use testkit::wait::until;
+pub(crate) use testkit::wait::{LIMIT, until};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -87,7 +87,7 @@ impl Rig {
 
     pub(crate) async fn stop(self) {
         self.shutdown.cancel();
-        let ended = tokio::time::timeout(Duration::from_secs(10), self.running).await;
+        let ended = tokio::time::timeout(LIMIT, self.running).await;
         ended.expect("the agent stops in time").expect("no panic").expect("no part failed");
     }
 

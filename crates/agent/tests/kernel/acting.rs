@@ -13,12 +13,13 @@ use agent::act::rounds::Inputs;
 use agent::act::{Files, Journal, Ledger, NodeScene, Rounds, Scene, Settings};
 use agent::audit::{self, Audit};
 use agent::pods::{NodePod, read};
-use agent::series::{Measure, Metrics, Store, Subject};
+use agent::series::{Measure, Metrics, StorageInfo, Store, Subject};
 use agent::slo::merge;
 use agent::topology::{self, machine};
 use agent::view::{Amounts, NodeView};
 use api::protocol::gate::Gates;
 use host::Reading;
+use host::block::{self, Disk};
 use host::cgroup::{CgroupPath, Driver, Knob, KubeQos, Layout, Setting, Tree, Version};
 use host::fs::{Mounts, RealFs};
 use host::topology::Topology;
@@ -74,7 +75,7 @@ struct Rig {
 impl Rig {
     fn new(tree: &Tree, root: &CgroupPath, ledger: PathBuf, pods: &[(&str, &str)]) -> Self {
         let layout = Layout::new(Driver::Cgroupfs).below(root.as_str());
-        let (gates, _) = Gates::parse("CgroupReconcile=true");
+        let (gates, _) = Gates::parse("CgroupReconcile=true,BlkIOReconcile=true");
         let settings =
             Settings { gates, interval: Duration::from_millis(100), ..Settings::default() };
         let journal = Journal::new("n1");
@@ -237,7 +238,7 @@ fn furnish(sandbox: &Sandbox) -> (Vec<CgroupPath>, Vec<Workload>) {
     (groups, workloads)
 }
 
-fn snapshot(tree: &Tree, groups: &[CgroupPath]) -> BTreeMap<String, String> {
+pub(crate) fn snapshot(tree: &Tree, groups: &[CgroupPath]) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     for group in groups {
         for knob in KNOBS {
@@ -351,6 +352,45 @@ fn a_frozen_group_is_thawed_by_off() {
     assert!(arbiter.is_clean(), "a wish that lapses is taken back");
     // A thawed process answers.
     workloads.last_mut().unwrap().spin(Duration::from_millis(1));
+}
+
+#[test]
+fn disks_of_best_effort_are_limited_and_freed_again() {
+    let sandbox = sandbox_or_skip!("disks");
+    let (_, _workloads) = furnish(&sandbox);
+    let dir = tempfile::tempdir().unwrap();
+    let mut rig = Rig::new(&sandbox.tree, &sandbox.root, dir.path().join("ledger"), &PODS);
+    let tier = rig.layout.class(KubeQos::BestEffort);
+    let disks = block::disks(sandbox.tree.fs()).unwrap();
+    let is_real = |disk: &&Disk| !["loop", "ram", "zram"].iter().any(|n| disk.name.starts_with(n));
+    let disk = disks.iter().find(is_real).expect("every machine has a disk").clone();
+    let storage = StorageInfo { at: Duration::ZERO, disks, mounts: Vec::new() };
+    rig.metrics.lock().facts.storage = Some(Arc::new(storage));
+    let io = json!({ "readBPS": 1_048_576, "writeIOPS": 100 });
+    let block = json!({ "name": disk.name, "type": "device", "ioCfg": io });
+    rig.slo = json!({ "resourceQOSStrategy": { "beClass": {
+        "blkioQOS": { "enable": true, "blocks": [block] } } } });
+    rig.look();
+    rig.tick(0.0);
+    let limits = || {
+        let knobs = [Knob::ReadBps, Knob::WriteIops, Knob::WriteBps];
+        knobs.map(|knob| match sandbox.tree.get(&tier, knob).unwrap() {
+            Reading::Value(Setting::Rates(rates)) => match rates.get(&disk.number) {
+                Some(host::Limit::At(rate)) => Some(*rate),
+                Some(host::Limit::Max) | None => None,
+            },
+            other => panic!("{other:?}"),
+        })
+    };
+    assert_eq!(limits(), [Some(1_048_576), Some(100), None]);
+    // v2 has all of them in one file, and each is a word of its own in there when it is looked at
+    // again.
+    rig.start = rig.start.checked_sub(Duration::from_secs(120)).unwrap();
+    rig.tick(0.0);
+    assert_eq!(limits(), [Some(1_048_576), Some(100), None]);
+    assert_eq!(rig.refused(), [""; 0]);
+    rig.off();
+    assert_eq!(limits(), [None; 3]);
 }
 
 const ROLE: &str = "TIDEPOOL_TEST_ACTING";

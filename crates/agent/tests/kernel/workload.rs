@@ -84,6 +84,11 @@ impl Workload {
         }
     }
 
+    /// Uses a CPU until it is dropped.
+    pub(crate) fn burn(&mut self) {
+        writeln!(self.orders, "spin {}", Duration::from_secs(3_600).as_millis()).unwrap();
+    }
+
     pub(crate) fn hold(&mut self, bytes: u64) -> u64 {
         self.order(&format!("hold {bytes}"))
     }

@@ -283,7 +283,7 @@ impl Run<'_> {
                 // It would come back after its pause; here the next one comes instead.
                 self.engine.apply(Change::Pod(Update::Delete(key_of(pod))), self.now);
             }
-            Outcome::Skip { .. } => self.rejected += 1,
+            Outcome::Skip { .. } | Outcome::Ask(_) | Outcome::AskRoom(_) => self.rejected += 1,
         }
     }
 }

@@ -34,6 +34,8 @@ pub struct Manners {
     pub owner_rest: Duration,
     /// How many may be told or asked at the same time.
     pub at_once: usize,
+    /// How long a pod counts as gone of which it is not known whether it accepted.
+    pub unsure: Duration,
     /// How long memory must have been critical before processes are killed; `None` never kills.
     pub kill_after: Option<Duration>,
 }
@@ -48,6 +50,7 @@ impl Default for Manners {
             memory_rest: Duration::from_secs(4),
             owner_rest: Duration::from_secs(300),
             at_once: 4,
+            unsure: Duration::from_secs(15),
             kill_after: None,
         }
     }
@@ -55,9 +58,6 @@ impl Default for Manners {
 
 /// How long a pod that accepted counts as gone while it is still there.
 const LEAVING: Duration = Duration::from_secs(120);
-
-/// How long a pod counts as gone of which we do not know whether it accepted.
-const UNSURE: Duration = Duration::from_secs(15);
 
 /// A pod that refused is left alone so long, doubling to [`LONGEST_PEACE`].
 const PEACE: Duration = Duration::from_secs(10);
@@ -197,7 +197,7 @@ impl<Id: Ord + Clone> Book<Id> {
     }
 
     /// What must not be lost, pods without an answer included.
-    pub fn remember(&self, now: Duration) -> Memory<Id> {
+    pub fn remember(&self, manners: &Manners, now: Duration) -> Memory<Id> {
         let leaving = self.leaving.iter().map(|(id, leaving)| Asked {
             id: id.clone(),
             owner: leaving.owner.clone(),
@@ -208,7 +208,7 @@ impl<Id: Ord + Clone> Book<Id> {
             id: id.clone(),
             owner: owner.clone(),
             resource: *resource,
-            until: now + UNSURE,
+            until: now + manners.unsure,
         });
         let owners = self.owners.iter().map(|(owner, at)| (owner.clone(), *at)).collect();
         Memory { owners, asked: leaving.chain(asked).collect() }
@@ -251,7 +251,7 @@ impl<Id: Ord + Clone> Book<Id> {
     }
 
     /// What came of a step [`Step::Evict`].
-    pub fn take(&mut self, id: &Id, answer: Answer, now: Duration) {
+    pub fn take(&mut self, id: &Id, answer: Answer, manners: &Manners, now: Duration) {
         let Some((owner, resource)) = self.asked.remove(id) else { return };
         self.notices.remove(id);
         match answer {
@@ -269,7 +269,8 @@ impl<Id: Ord + Clone> Book<Id> {
                 self.unneeded.insert(id.clone(), None);
             }
             Answer::Unknown => {
-                let leaving = Leaving { until: now + UNSURE, owner, resource, is_sure: false };
+                let until = now + manners.unsure;
+                let leaving = Leaving { until, owner, resource, is_sure: false };
                 self.leaving.insert(id.clone(), leaving);
             }
         }

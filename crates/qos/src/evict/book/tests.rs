@@ -72,7 +72,7 @@ impl Node {
     }
 
     fn answer(&mut self, id: &'static str, answer: Answer) {
-        self.book.take(&id, answer, self.now);
+        self.book.take(&id, answer, &self.manners, self.now);
     }
 
     fn wait(&mut self, time: Duration) -> &mut Self {
@@ -244,7 +244,7 @@ fn a_restart_forgets_neither_owners_nor_notices() {
     node.wait(2 * S).round(&needs);
     node.answer("a-1", Answer::Leaves);
     // Killed between the question to the second pod and its answer.
-    let memory = node.book.remember(node.now);
+    let memory = node.book.remember(&node.manners, node.now);
     assert_eq!(memory.asked.len(), 2);
     let mut next = Node { book: Book::new(node.now), present: node.present.clone(), ..node };
     next.book.recall(memory);
@@ -311,7 +311,7 @@ proptest! {
                             prop_assert!(told_before, "{owner} was hit again");
                             hit.insert(owner, node.now);
                         }
-                        node.book.take(&ask.id, answer, node.now);
+                        node.book.take(&ask.id, answer, &node.manners, node.now);
                     }
                 }
             }
