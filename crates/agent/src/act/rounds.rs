@@ -344,9 +344,7 @@ impl Rounds {
             let files = self.besides.round(&facts, &self.journal, exposition, at);
             self.files.post(besides::COOKIES, files);
         }
-<<<<<<< HEAD
         self.journal.suppress(strategy::suppress::measured(&facts, &self.memory.suppress));
-=======
         if self.wake.round(&facts, &strategy::identity::open_modes(&facts)) {
             // Whoever follows the verdict is asked in the next round.
             self.next_slow = now;
@@ -355,7 +353,6 @@ impl Rounds {
             }
         }
         self.journal.decided(WAKE, self.wake.whys(), at);
->>>>>>> node
         self.follow_suppression(inputs);
     }
 
