@@ -59,6 +59,29 @@ pub struct Grant {
     pub why: Why,
 }
 
+impl Grant {
+    /// The same for people. It changes with every look, so the sentence is about the rule and the
+    /// amounts are about the moment.
+    pub fn explain(&self) -> super::Why {
+        let frame::Why { protected, leaves, jump, .. } = self.why;
+        let mut lines = vec![
+            super::Line::new(protected.0, "used above best-effort, lately at most", ""),
+            super::Line::new(leaves.0, "left by that", "below the threshold, or the floor"),
+        ];
+        if jump > MilliCpu::ZERO {
+            lines.push(super::Line::new(-jump.0, "kept free while online load rises", ""));
+        }
+        lines.push(super::Line::new(self.granted.0, "granted at this moment", "quota"));
+        super::Why {
+            about: super::NODE.to_owned(),
+            resource: super::Resource::Cpu,
+            headline: "best-effort's time follows online load, twenty times a second".to_owned(),
+            bound_by: "online load".to_owned(),
+            lines,
+        }
+    }
+}
+
 impl Reflex {
     pub fn new(tree: &Tree, all_pods: CgroupPath, tier: CgroupPath) -> Self {
         Self {

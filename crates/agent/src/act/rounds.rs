@@ -262,6 +262,7 @@ impl Rounds {
         self.look_for_emergency(now, at, inputs);
         self.settle(now, at);
         if is_round {
+            self.journal.decided(FRAME, self.grant.iter().map(Grant::explain).collect(), at);
             let dirty = self.held();
             self.journal.switched(Switch { is_on: true, off_by: None, dirty });
         }
@@ -277,7 +278,7 @@ impl Rounds {
             self.memory = Memory::default();
             self.emergency = Emergency::default();
             (self.reflex, self.grant) = (None, None);
-            let others = besides::OWNERS.into_iter().chain([WAKE, EMERGENCY]);
+            let others = besides::OWNERS.into_iter().chain([WAKE, EMERGENCY, FRAME]);
             for name in TURNS.iter().map(|turn| turn.name).chain(others) {
                 self.journal.decided(name, Vec::new(), at);
             }

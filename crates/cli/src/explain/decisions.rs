@@ -113,6 +113,7 @@ impl Where {
         let mut page = self.ask(cluster, node).await?;
         page.decisions.retain(|decided| decided.why.resource == resource);
         page.changes.clear();
+        first_things_first(&mut page);
         Ok(Shown::new(node, page, Some(resource)))
     }
 
@@ -136,6 +137,11 @@ impl Where {
         let uid = pod.metadata.uid.unwrap_or_default();
         Ok(Some(of_pod(page, &format!("{namespace}/{name}"), &uid, is_best_effort)))
     }
+}
+
+/// What is about the node and has a sum is what was asked for.
+fn first_things_first(page: &mut Page) {
+    page.decisions.sort_by_key(|decided| (decided.why.about != NODE, decided.why.lines.is_empty()));
 }
 
 async fn direct(address: &str) -> anyhow::Result<String> {
@@ -265,6 +271,16 @@ mod tests {
             ],
         }))
         .unwrap()
+    }
+
+    #[test]
+    fn the_sum_of_the_node_comes_first() {
+        let mut page = page(true);
+        page.decisions.reverse();
+        first_things_first(&mut page);
+        let order: Vec<&str> =
+            page.decisions.iter().map(|decided| decided.why.about.as_str()).collect();
+        assert_eq!(order, ["node", "node", "d/hog"]);
     }
 
     fn node(page: Page, resource: Resource) -> Shown {

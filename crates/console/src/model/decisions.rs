@@ -16,6 +16,8 @@ const LOG: usize = 4_096;
 pub const NODE: &str = "node";
 /// The strategy that sets the best-effort limit.
 pub const SUPPRESS: &str = "suppress";
+/// The one that gives it time within them, many times a second.
+const FRAME: &str = "frame";
 /// Strategies that end pods start with this.
 const EVICT: &str = "evict";
 
@@ -63,6 +65,9 @@ impl Default for Switch {
 pub struct Decided {
     pub strategy: String,
     pub since: Timestamp,
+    /// When it was last decided so.
+    #[serde(default)]
+    pub at: Option<Timestamp>,
     /// `node`, or `namespace/name` of a pod.
     pub about: String,
     pub resource: String,
@@ -73,6 +78,23 @@ pub struct Decided {
     /// The sum, term by term; the last one is the result.
     #[serde(default)]
     pub lines: Vec<Line>,
+}
+
+impl Decided {
+    /// Whether it is the limit that a strategy sets for best-effort as a whole.
+    fn limits(&self, strategy: &str) -> bool {
+        self.strategy == strategy && self.about == NODE && self.resource == "cpu"
+    }
+
+    /// What the sum comes to.
+    fn result(&self) -> Option<MilliCpu> {
+        self.lines.last().map(|line| MilliCpu(line.amount))
+    }
+
+    /// Whether it leaves less to best-effort as a whole than another one did.
+    pub fn is_lower(&self, before: &Self) -> bool {
+        self.limits(SUPPRESS) && before.limits(SUPPRESS) && self.result() < before.result()
+    }
 }
 
 /// One term of a sum.
@@ -104,13 +126,19 @@ pub struct Change {
 }
 
 impl AgentPage {
-    /// What best-effort pods may use, as the agent has decided.
+    /// What best-effort pods may use, as the agent has decided: the CPUs they have, and the time
+    /// they get on them. What is less counts.
     pub fn limit(&self) -> Option<(Timestamp, MilliCpu)> {
-        let decided = self
-            .decisions
-            .iter()
-            .find(|one| one.strategy == SUPPRESS && one.about == NODE && one.resource == "cpu")?;
-        Some((decided.since, MilliCpu(decided.lines.last()?.amount)))
+        let of = |strategy: &str| {
+            let decided = self.decisions.iter().find(|one| one.limits(strategy))?;
+            Some((decided.at.unwrap_or(decided.since), decided.result()?))
+        };
+        match (of(SUPPRESS), of(FRAME)) {
+            (Some((first, cpus)), Some((second, time))) => {
+                Some((first.max(second), cpus.min(time)))
+            }
+            (one, other) => one.or(other),
+        }
     }
 }
 
@@ -202,6 +230,7 @@ mod tests {
         Decided {
             strategy: strategy.to_owned(),
             since: at(since),
+            at: None,
             about: NODE.to_owned(),
             resource: "cpu".to_owned(),
             headline: headline.to_owned(),
@@ -229,6 +258,22 @@ mod tests {
         let empty: AgentPage = serde_json::from_str("{}").unwrap();
         assert!(empty.switch.is_on && empty.limit().is_none());
         assert!(serde_json::from_str::<AgentPage>(r#"{"decisions":[{}]}"#).is_err());
+    }
+
+    #[test]
+    fn the_limit_is_what_is_less() {
+        let with = |strategy: &str, amount: i64| {
+            let mut decided = decided(strategy, 1, "x");
+            decided.at = Some(at(9));
+            decided.lines[0].amount = amount;
+            decided
+        };
+        let limit =
+            |decisions| page(decisions).limit().map(|(at, limit)| (at.as_second(), limit.0));
+        assert_eq!(limit(vec![with("suppress", 2_000)]), Some((9, 2_000)));
+        assert_eq!(limit(vec![with("suppress", 2_000), with("frame", 200)]), Some((9, 200)));
+        assert_eq!(limit(vec![with("suppress", 100), with("frame", 200)]), Some((9, 100)));
+        assert_eq!(limit(vec![with("burst", 100)]), None);
     }
 
     #[test]

@@ -18,6 +18,8 @@ const FEWEST: usize = 20;
 const MOST: usize = 1_440;
 /// Changes of the best-effort limit that one node keeps.
 const LIMITS: usize = 512;
+/// Changes of the limit that are smaller are not kept, in milli-cores.
+const LEAST_CHANGE: i64 = 50;
 
 /// How many samples one of this many nodes may keep.
 pub fn share(nodes: usize) -> usize {
@@ -59,10 +61,11 @@ impl NodeHistory {
         }
     }
 
-    /// Notes a limit when it differs from the last one.
+    /// Notes a limit when it differs from the last one by enough to be seen.
     pub fn limit(&mut self, limit: Limit) {
         let last = self.limits.back();
-        if last.is_some_and(|last| last.at >= limit.at || last.milli_cpu == limit.milli_cpu) {
+        let is_same = |last: &Limit| (last.milli_cpu.0 - limit.milli_cpu.0).abs() < LEAST_CHANGE;
+        if last.is_some_and(|last| last.at >= limit.at || is_same(last)) {
             return;
         }
         self.limits.push_back(limit);

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::World;
 use super::cpus::CpuMap;
-use super::decisions::{Decided, Filter, SUPPRESS, Switch, Wait};
+use super::decisions::{Decided, Entry, Filter, SUPPRESS, Switch, Wait};
 use super::facts::{PodFacts, PodKey, Thresholds, Usage};
 use super::history::{Limit, Sample};
 use super::row::NodeRow;
@@ -156,19 +156,20 @@ impl World {
     /// Times at which best-effort lost something: a lower limit, or a pod.
     pub(super) fn marks(&self, name: &str) -> Vec<Mark> {
         let filter = Filter { node: name.to_owned(), ..Filter::default() };
-        let limits: Vec<&Limit> =
-            self.histories.get(name).into_iter().flat_map(|one| one.limits()).collect();
-        let is_lower = |at: Timestamp| {
-            limits.windows(2).any(|pair| {
-                matches!(pair, [before, after]
-                if after.at == at && after.milli_cpu < before.milli_cpu)
-            })
+        let entries: Vec<&Entry> = self.log.find(&filter).collect();
+        // The log is newest first: what was decided before stands behind.
+        let is_lower = |index: usize, decided: &Decided| {
+            let mut older = entries.iter().skip(index + 1).map(|entry| &entry.decided);
+            let before = older.find(|one| one.strategy == SUPPRESS && one.about == decided.about);
+            before.is_some_and(|before| decided.is_lower(before))
         };
-        let marks = self.log.find(&filter).filter_map(|entry| {
+        let marks = entries.iter().enumerate().filter_map(|(index, entry)| {
             let Decided { since, strategy, about, headline, bound_by, .. } = &entry.decided;
             let kind = match entry.is_eviction() {
                 true => MarkKind::Evicted,
-                false if strategy == SUPPRESS && is_lower(*since) => MarkKind::Suppressed,
+                false if strategy == SUPPRESS && is_lower(index, &entry.decided) => {
+                    MarkKind::Suppressed
+                }
                 false => return None,
             };
             Some(Mark {

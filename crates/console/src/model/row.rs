@@ -163,7 +163,7 @@ impl Known<'_> {
 
     /// An agent that is off limits nothing.
     fn limit(&self) -> Option<MilliCpu> {
-        let page = self.agent.filter(|page| page.switch.is_on)?;
+        let page = self.agent.filter(|page| page.switch.is_on && !self.node.is_off)?;
         page.limit().map(|(_, limit)| limit)
     }
 

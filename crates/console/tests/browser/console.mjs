@@ -152,7 +152,7 @@ await test("the chart has areas, a limit and marks with reasons", async () => {
 });
 
 await test("the picture of the README is taken", async () => {
-  const page = await open(`${small.url}/#/nodes/atlas`, { viewport: { width: 1180, height: 762 } });
+  const page = await open(`${small.url}/#/nodes/atlas`, { viewport: { width: 1180, height: 752 } });
   await says(page, "CPU by QoS class");
   await picture(page, "console-node", false);
 });
@@ -188,6 +188,7 @@ await test("hostile names are text and nothing else", async () => {
   check(await page.locator("img").count() === 0, "a name became an element");
   await picture(page, "hostile");
   await page.goto(`${small.url}/#/decisions`);
+  await page.getByLabel("Words, node or pod").fill("evicted");
   await page.locator("summary").filter({ hasText: "evicted" }).first().click();
   await says(page, "onerror");
   check(page.wrong.length === 0, page.wrong.join("; "));
@@ -202,10 +203,14 @@ await test("decisions can be searched", async () => {
   await page.getByLabel("Words, node or pod").fill("no such word");
   await says(page, "Nothing fits");
   check(await page.evaluate(() => document.activeElement.tagName) === "INPUT", "the focus stays in the search");
+  await page.getByLabel("Words, node or pod").fill("");
+  await page.getByRole("button", { name: /Show older ones/ }).click();
+  await page.waitForFunction(() => document.querySelectorAll(".log details").length === 100);
 });
 
 await test("the past is replayed, moment by moment", async () => {
   const page = await open(`${small.url}/#/decisions`);
+  await page.getByLabel("Words, node or pod").fill("evicted");
   await page.locator("summary").filter({ hasText: "evicted" }).first().click();
   await page.getByRole("link", { name: "Replay that moment" }).first().click();
   await page.locator("main h1").filter({ hasText: /^At .*best-effort could use/ }).waitFor();

@@ -8,7 +8,7 @@ export const title = (rest) => `Node ${rest[0]}`;
 export const url = (state) => `/api/nodes/${encodeURIComponent(state.rest[0])}`;
 
 export function view(data) {
-  const limit = data.limits.length > 0 ? data.limits[data.limits.length - 1] : null;
+  const limit = data.bestEffortLimit;
   const used = data.used?.milliCpu ?? null;
   return [
     h("p", { class: "crumb" }, link("Nodes", "nodes"), " / ", h("bdi", {}, data.name), " ", badge(data.state)),
@@ -16,7 +16,7 @@ export function view(data) {
     h("div", { class: "cards" },
       card("CPU in use", percent(used, data.capacity.milliCpu), `${cores(used)} of ${cpus(data.capacity.milliCpu)}`),
       card("Memory in use", percent(data.used?.bytes, data.capacity.bytes), `${bytes(data.used?.bytes)} of ${bytes(data.capacity.bytes)}`),
-      card("Best-effort uses", data.classes ? cpus(data.classes.be) : "–", limit ? `may use ${cpus(limit.milliCpu)}` : "no limit is known"),
+      card("Best-effort uses", data.classes ? cpus(data.classes.be) : "–", limit !== null ? `may use ${cpus(limit)}` : data.state === "off" ? "nothing is limited" : "no limit is known"),
       card("Lent to batch", cpus(data.batchLent), `${cores(data.batchRequested)} requested`)),
     chart(data),
     decisions(data),
@@ -34,8 +34,8 @@ export function view(data) {
 function sentence(data, limit) {
   if (data.state === "off") return "Co-location is off on this node";
   if (data.bestEffortPods === 0) return "No best-effort work runs here";
-  if (!limit) return "Best-effort work runs here without a limit that is known";
-  return `Best-effort may use ${cores(limit.milliCpu)} of ${cores(data.capacity.milliCpu)} CPUs`;
+  if (limit === null) return "Best-effort work runs here without a limit that is known";
+  return `Best-effort may use ${cores(limit)} of ${cores(data.capacity.milliCpu)} CPUs`;
 }
 
 function chart(data) {
