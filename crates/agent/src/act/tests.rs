@@ -4,4 +4,5 @@ mod four_classes;
 mod off;
 mod others;
 mod rig;
+mod weights;
 mod wishes;

@@ -131,13 +131,21 @@ pub(super) struct Rig {
 pub(super) struct Pod {
     pub(super) name: &'static str,
     pub(super) qos: &'static str,
+    /// What Kubernetes makes of it; the usual one of its class when empty.
+    pub(super) kube: &'static str,
     pub(super) cpus: &'static str,
     pub(super) resources: Value,
     pub(super) annotations: Value,
 }
 
-pub(super) const POD: Pod =
-    Pod { name: "pod", qos: "LS", cpus: "", resources: Value::Null, annotations: Value::Null };
+pub(super) const POD: Pod = Pod {
+    name: "pod",
+    qos: "LS",
+    kube: "",
+    cpus: "",
+    resources: Value::Null,
+    annotations: Value::Null,
+};
 
 pub(super) fn suppressing(policy: &str) -> Value {
     json!({ "resourceUsedThresholdWithBE": { "enable": true, "cpuSuppressPolicy": policy } })
@@ -210,6 +218,7 @@ impl Rig {
     /// A pod with one container and a sandbox.
     pub(super) fn add(&mut self, pod: Pod) -> CgroupPath {
         let class = match pod.qos {
+            _ if !pod.kube.is_empty() => pod.kube,
             "LSE" | "LSR" => "Guaranteed",
             "BE" => "BestEffort",
             _ => "Burstable",
