@@ -27,7 +27,7 @@ use overcommit::plan::{Options, Why};
 use overcommit::{Inputs, Strategies};
 use serde::Serialize;
 
-use self::decisions::Where;
+pub(crate) use self::decisions::Where;
 use crate::object::Cluster;
 use crate::{Outcome, output};
 
