@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The script prints one line for each test. Pictures of all pages end up below the target folder:
-//! look at them when pages change.
+//! look at them when pages change. `--images` renews the one that the README shows.
 
 use std::{env, fs, path::PathBuf};
 
@@ -25,6 +25,8 @@ const PACKAGE: &str = "playwright-core";
 /// Drives the Chromium of the stable suite.
 const VERSION: &str = "1.65.0";
 const BROWSER: &str = "chromium";
+/// Pictures that the README shows.
+const SHOWN: [&str; 1] = ["console-node.png"];
 
 /// Runs the browser tests.
 pub(crate) fn run(repository: &Repository) -> Result<Tally> {
@@ -46,6 +48,17 @@ pub(crate) fn run(repository: &Repository) -> Result<Tally> {
     }
     println!("pictures are in {}", pictures.display());
     Ok(tally)
+}
+
+/// Puts the pictures that pages of this repository show where those pages look for them.
+pub(crate) fn renew_images(repository: &Repository) -> Result<()> {
+    for name in SHOWN {
+        let to = repository.root.join("docs/images").join(name);
+        let from = pictures(repository)?.join(name);
+        fs::copy(&from, &to).with_context(|| format!("cannot copy {}", from.display()))?;
+        println!("wrote docs/images/{name}");
+    }
+    Ok(())
 }
 
 /// One line of the script.

@@ -91,8 +91,12 @@ enum Chore {
     /// Try the console in a browser, and take pictures of its pages
     ///
     /// Needs Node, npm and Chromium, and installs them if they are missing.
-    #[command(after_help = "Examples:\n  cargo xtask browser\n  ls target/screenshots")]
-    Browser,
+    #[command(after_help = "Examples:\n  cargo xtask browser\n  cargo xtask browser --images")]
+    Browser {
+        /// Renew the picture in the README, too
+        #[arg(long)]
+        images: bool,
+    },
     /// Run test binaries on a kernel of their own: cgroup v2, 8 CPUs, 2 NUMA nodes
     ///
     /// Boots the binaries of `cargo test` in QEMU and reads the console. Needs
@@ -170,10 +174,13 @@ fn run(chore: Chore) -> Result<bool> {
             }
             Ok(broken.is_empty())
         }
-        Chore::Browser => {
+        Chore::Browser { images } => {
             prerequisites::ensure_present(&repository)?;
             let tally = browser::run(&repository)?;
             println!("{tally}");
+            if images && tally.is_green() {
+                browser::renew_images(&repository)?;
+            }
             Ok(tally.is_green())
         }
         Chore::Guest { packages, tests, environment, seconds, arguments } => {

@@ -16,17 +16,23 @@
 //! | [`strategy`] | what does each strategy want of the kernel? |
 //! | [`rounds`], [`thread`] | who asks them, and how often? |
 //! | [`arbiter`], [`ledger`], [`place`] | how are wishes carried out and taken back? |
-//! | [`files`], [`cache`] | what is written besides control groups? |
-//! | [`reflex`] | what happens between two rounds? |
-//! | [`journal`], [`why`] | what was decided, and why? |
+//! | [`files`], [`besides`]: [`cache`], [`cookies`], [`network`] | what is written besides control groups? |
+//! | [`wake`] | what are the kernel's means worth? |
+//! | [`reflex`], [`emergency`] | what happens between two rounds? |
+//! | [`journal`], [`why`], [`gauges`] | what was decided, and why? |
 //! | [`switch`] | who may turn all this off? |
 
 mod arbiter;
+mod besides;
 mod cache;
+mod cookies;
+mod emergency;
 pub mod facts;
 mod files;
+mod gauges;
 pub mod journal;
 mod ledger;
+mod network;
 mod place;
 mod reflex;
 pub mod rounds;
@@ -34,6 +40,7 @@ mod scene;
 pub mod strategy;
 pub mod switch;
 pub mod thread;
+pub mod wake;
 mod why;
 
 pub use self::arbiter::{Arbiter, Change, Outcome, Wish};
@@ -46,6 +53,7 @@ pub use self::reflex::{Grant, IDLE_TICK, Reflex, TICK};
 pub use self::rounds::Rounds;
 pub use self::scene::{NodeScene, SWITCH, Scene, SharedScene, SystemCpus};
 pub use self::thread::ActThread;
+pub use self::wake::Prober;
 pub use self::why::{Decision, Line, NODE, Resource, Why};
 
 #[cfg(test)]

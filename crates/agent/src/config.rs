@@ -10,6 +10,7 @@ use host::cgroup::{Driver, Layout};
 use host::fs::HostFs;
 use tokio::net::TcpListener;
 
+use crate::act;
 use crate::audit;
 use crate::evict;
 use crate::kubelet;
@@ -55,11 +56,13 @@ pub struct Acting {
     pub cleanup_on_exit: bool,
     /// `--disable-unset-cpu-quota`: pods on CPUs of their own keep their quota.
     pub keep_quota_of_bound: bool,
+    /// Measures how late threads wake up, once; `None` trusts the kernel's files.
+    pub prober: Option<act::Prober>,
 }
 
 impl Acting {
     pub fn new(dir: PathBuf) -> Self {
-        Self { dir, cleanup_on_exit: false, keep_quota_of_bound: false }
+        Self { dir, cleanup_on_exit: false, keep_quota_of_bound: false, prober: None }
     }
 }
 

@@ -33,7 +33,7 @@ mod tests {
         let path = dir.path().join("below").join("state.json");
         replace(&path, b"old").unwrap();
         replace(&path, b"new").unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), "tmp");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, PRIVATE);
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
     }

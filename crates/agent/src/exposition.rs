@@ -22,7 +22,7 @@ use tracing::warn;
 
 use crate::health::Health;
 
-pub use own::{COLLECTOR_FAILURES, LOOP_AGE, NODE_METRIC_WRITES, SERIES_POINTS};
+pub use own::{COLLECTOR_FAILURES, LOOP_AGE, NODE_METRIC_WRITES, SERIES_POINTS, WAKE_DELAY};
 
 /// One value of a gauge.
 #[derive(Debug, Clone, PartialEq)]

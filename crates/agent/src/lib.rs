@@ -24,6 +24,7 @@ pub mod slo;
 pub mod status;
 pub mod topology;
 pub mod view;
+pub mod waits;
 mod worker;
 pub mod world;
 

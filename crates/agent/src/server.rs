@@ -211,7 +211,7 @@ mod tests {
         let why = crate::act::Why {
             about: crate::act::NODE.to_owned(),
             resource: crate::act::Resource::Cpu,
-            headline: "best-effort may use 5400m of 16".to_owned(),
+            headline: "best-effort may use 5.4 of 16 CPUs".to_owned(),
             bound_by: "threshold".to_owned(),
             lines: vec![crate::act::Line::new(16_000, "capacity", "")],
         };

@@ -237,6 +237,7 @@ codes! {
     NotImplemented = "TP1403", "Something is not implemented yet and is ignored.";
     PluginPlace = "TP1404", "A scheduler plugin cannot stand where it is named.";
     ProfileShape = "TP1405", "Scheduler profiles contradict each other or themselves.";
+    LostBenefit = "TP1501", "What the console had counted cannot be read; it counts anew.";
 }
 
 impl fmt::Display for Code {

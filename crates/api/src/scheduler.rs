@@ -12,8 +12,10 @@
 //! | [`plugins`] | which plugins are there? |
 //! | [`merge`] | which of them run, and in which order? |
 //! | [`args`] | what is each of them told? |
+//! | [`extender`] | who else has a say, and where is it asked? |
 
 pub mod args;
+pub mod extender;
 pub mod file;
 mod limits;
 pub mod merge;
@@ -27,6 +29,7 @@ use std::time::Duration;
 
 use crate::protocol::name::{NAMESPACE, SCHEDULER_PROFILE, lease};
 use args::Arguments;
+pub use extender::Extender;
 pub use merge::{Enabled, Points};
 pub use plugins::{Known, Point};
 pub use read::load;
@@ -46,6 +49,8 @@ pub struct Configuration {
     pub initial_backoff: Duration,
     pub max_backoff: Duration,
     pub profiles: Vec<Profile>,
+    /// Asked in this order.
+    pub extenders: Vec<Extender>,
 }
 
 /// Which lease decides who schedules, and how patiently.
@@ -97,6 +102,7 @@ impl Default for Configuration {
             initial_backoff: Duration::from_secs(1),
             max_backoff: Duration::from_secs(10),
             profiles: vec![Profile::plain(SCHEDULER_PROFILE)],
+            extenders: Vec::new(),
         }
     }
 }

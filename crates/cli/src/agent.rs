@@ -9,10 +9,13 @@
 pub(crate) mod koordlet;
 mod plan;
 
+use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::Duration;
 
+use agent::act::Prober;
 use agent::config::{Acting, Groups, KubeletAccess};
 use agent::kubelet::{self, Access, Identity, Trust};
 use agent::predict::PredictSettings;
@@ -184,6 +187,7 @@ impl Arguments {
             lock: Some(self.state_dir.join("agent.lock")),
             act: (!self.observe_only).then(|| Acting {
                 cleanup_on_exit: self.cleanup_on_exit,
+                prober: Some(Prober::this_program()),
                 ..Acting::new(self.state_dir.clone())
             }),
             evict: evictions(self.kill_on_critical_memory),
@@ -195,6 +199,14 @@ impl Arguments {
                 ..audit::Settings::default()
             },
         })
+    }
+}
+
+/// One of the two processes of a probe of wake-up delays; it is told what to do by its input.
+pub(crate) fn probe_wake() -> ExitCode {
+    match host::wake::serve(io::stdin().lock(), io::stdout().lock()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::from(2),
     }
 }
 

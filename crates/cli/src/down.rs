@@ -92,6 +92,7 @@ fn purge(dir: &Path, dry_run: bool) -> anyhow::Result<()> {
         state::store(dir),
         state::credentials(dir),
         state::agent(dir),
+        state::console(dir),
         state::kubeconfig(dir),
         state::lock_file(dir),
     ];

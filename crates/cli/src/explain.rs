@@ -4,6 +4,7 @@
 //! manager or the scheduler uses, so that what is explained is what happens. What a node holds back: its
 //! agent is asked.
 
+mod answer;
 mod decisions;
 mod lines;
 mod pod;
@@ -27,6 +28,7 @@ use overcommit::plan::{Options, Why};
 use overcommit::{Inputs, Strategies};
 use serde::Serialize;
 
+use self::answer::Answer;
 pub(crate) use self::decisions::Where;
 use crate::object::Cluster;
 use crate::{Outcome, output};
@@ -109,10 +111,10 @@ struct Explanation {
     /// What to do about it.
     #[serde(skip_serializing_if = "Option::is_none")]
     fix: Option<&'static str>,
-    /// Age of the report that all of this rests on.
-    #[serde(rename = "measuredSecondsAgo", skip_serializing_if = "Option::is_none")]
-    measured_seconds_ago: Option<i64>,
-    resources: Vec<Sum>,
+    /// When the report that all of this rests on was made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    measured: Option<Timestamp>,
+    answers: Vec<Answer>,
     /// What the node shows now.
     shown: BTreeMap<&'static str, Option<i64>>,
 }
@@ -136,10 +138,11 @@ impl NodeArguments {
         }
         let session = self.cluster.connect().await?;
         let found = Found::fetch(session.client(), &self.name, &self.config_namespace).await?;
-        let explanation = self.explain(&found, Timestamp::now())?;
+        let now = Timestamp::now();
+        let explanation = self.explain(&found, now)?;
         match self.output {
             Some(format) => output::print_as(format, &explanation)?,
-            None => output::print(&lines::text(&explanation))?,
+            None => output::print(&lines::text(&explanation, now))?,
         }
         Ok(Outcome::Done)
     }
@@ -165,13 +168,16 @@ impl NodeArguments {
         };
         let count = |shown: overcommit::facts::Shown| shown.allocatable.map(units::Quantity::value);
         let [cpu, memory] = names;
+        let shown: BTreeMap<_, _> = [(cpu, count(shown.cpu)), (memory, count(shown.memory))].into();
+        let answer =
+            |sum: Sum| Answer::lent(&self.name, &sum, shown.get(sum.resource).copied().flatten());
         Ok(Explanation {
             node: self.name.clone(),
             lends_nothing: explain::standing(why.standing, &view),
             fix: explain::way_out(why.standing),
-            measured_seconds_ago: found.measured().map(|at| now.duration_since(at).as_secs()),
-            resources: sums.into_iter().flatten().collect(),
-            shown: [(cpu, count(shown.cpu)), (memory, count(shown.memory))].into(),
+            measured: found.measured(),
+            answers: sums.into_iter().flatten().map(answer).collect(),
+            shown,
         })
     }
 }
@@ -300,36 +306,39 @@ mod tests {
         let want = "\
 n1: kubernetes.io/batch-cpu is 30.8 of 64.0 CPUs (bound by: what is left)
 
-   64.0  capacity               Node
- - 19.2  kept free              cpuReclaimThresholdPercent = 70 (node label node.koordinator.sh/cpu-reclaim-ratio)
- -  2.0  system                 reserved > used; kubelet: capacity without allocatable
- - 11.0  used above batch       2 pods, 1 not measured yet, 1 gone but reported; cpuCalculatePolicy = \"usage\" (built-in)
+   64.0  capacity                Node
+ - 19.2  kept free               cpuReclaimThresholdPercent = 70 (node label node.koordinator.sh/cpu-reclaim-ratio)
+ -  2.0  system                  reserved > used; kubelet: capacity without allocatable
+ - 11.0  used above batch        2 pods, 1 not measured yet, 1 gone but reported; cpuCalculatePolicy = \"usage\" (built-in)
  = 31.8  left
- -  1.0  taken by other systems thirdPartyAllocations
- = 30.8  lent                   the node shows 20.0
+ -  1.0  taken by other systems  thirdPartyAllocations
+ = 30.8  lent                    the node shows 20.0 CPUs
 
 n1: kubernetes.io/batch-memory is 86.4 of 256.0 GiB (bound by: what is left)
 
-   256.0  capacity               Node
- -  89.6  kept free              memoryReclaimThresholdPercent = 65 (built-in)
- -   8.0  reserved               kubelet: capacity without allocatable
- -  72.0  requested above batch  2 pods, 1 not measured yet, 1 gone but reported; memoryCalculatePolicy = \"request\" (cluster)
- =  86.4  left
- =  86.4  lent                   the node shows nothing
+   256.00 GiB  capacity               Node
+ -  89.60 GiB  kept free              memoryReclaimThresholdPercent = 65 (built-in)
+ -   8.00 GiB  reserved               kubelet: capacity without allocatable
+ -  72.00 GiB  requested above batch  2 pods, 1 not measured yet, 1 gone but reported; memoryCalculatePolicy = \"request\" (cluster)
+ =  86.40 GiB  left
+ =  86.40 GiB  lent                   the node shows nothing
 
-The node was measured 60s ago (NodeMetric n1).
+The node was measured 60 s ago (NodeMetric n1).
 ";
-        assert_eq!(lines::text(&explanation), want);
+        assert_eq!(lines::text(&explanation, now()), want);
         let json = serde_json::to_value(&explanation).unwrap();
-        assert_eq!(json["resources"][0]["lent"], 30_800);
-        assert_eq!(json["resources"][0]["terms"][1]["amount"], 19_200);
+        let cpu = &json["answers"][0];
+        assert_eq!(cpu["headline"], "kubernetes.io/batch-cpu is 30.8 of 64.0 CPUs");
+        assert_eq!((&cpu["unit"], &cpu["boundBy"]), (&json!("milliCores"), &json!("what is left")));
+        assert_eq!(cpu["lines"][1]["amount"], 19_200);
+        assert_eq!(cpu["lines"][1]["sign"], "minus");
         assert_eq!(json["shown"]["kubernetes.io/batch-cpu"], 20_000);
     }
 
     #[test]
     fn mid_is_a_sum_with_sources() {
         let found = found("2026-01-01T00:09:00Z");
-        let text = lines::text(&typed("mid").explain(&found, now()).unwrap());
+        let text = lines::text(&typed("mid").explain(&found, now()).unwrap(), now());
         assert!(text.starts_with("n1: kubernetes.io/mid-cpu is 14.2 of 64.0 CPUs"), "{text}");
         assert!(text.contains("of 42.0 unallocated; midUnallocatedPercent = 10"), "{text}");
     }
@@ -345,7 +354,7 @@ kubernetes.io/batch-memory  the node shows nothing
 
 fix: see whether the node's agent runs, and what it says
 ";
-        assert_eq!(lines::text(&stale), want);
+        assert_eq!(lines::text(&stale, now()), want);
         let mut unusable = found("2026-01-01T00:09:00Z");
         unusable.config = Some(object(json!({"data": {"colocation-config": "{"}})));
         let error = typed("batch").explain(&unusable, now()).unwrap_err().to_string();

@@ -88,8 +88,10 @@ enum Outcome {
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1);
-    if words.next().is_some_and(|word| word == up::SHIM) {
-        return cluster::node::shim_main(words);
+    match words.next() {
+        Some(word) if word == up::SHIM => return cluster::node::shim_main(words),
+        Some(word) if word == ::agent::act::wake::WORD => return agent::probe_wake(),
+        _ => {}
     }
     if let Some(words) = words_of_link(agent::koordlet::LINK) {
         return agent::koordlet::run(words);

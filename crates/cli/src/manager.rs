@@ -247,7 +247,9 @@ async fn show(
         return Ok(());
     };
     let feed = Feed::default();
-    let settings = feed::Settings { config_namespace, agents: feed::Agents::at_nodes() };
+    // Several managers would write over each other; Prometheus has the sums of all of them.
+    let settings =
+        feed::Settings { config_namespace, agents: feed::Agents::at_nodes(), ledger: None };
     let console = Console { feed: feed.clone(), door: Some(Door::new(config)) };
     let ((), served) = tokio::join!(
         feed.run(client, settings, shutdown.clone()),

@@ -15,6 +15,7 @@ use api::protocol::gate::{Gates, SchedulerGate};
 use api::protocol::name::SCHEDULER;
 use api::scheduler::{Configuration, load};
 use clap::Args;
+use control::scheduler::secure::Secure;
 use control::scheduler::{Options, candidacy, run};
 
 use crate::input::Text;
@@ -41,6 +42,15 @@ pub(crate) struct Arguments {
     /// Where `/healthz`, `/metrics` and `/apis/v1` are
     #[arg(long, value_name = "ADDRESS", default_value_t = SocketAddr::from(([0, 0, 0, 0], HTTP_PORT)))]
     address: SocketAddr,
+    /// Where the same is served over TLS, to those the API server lets read it [default: nowhere]
+    #[arg(long, value_name = "ADDRESS")]
+    secure_address: Option<SocketAddr>,
+    /// Certificate for --secure-address [default: one is made at the start]
+    #[arg(long, value_name = "FILE", requires = "secure_address")]
+    tls_cert_file: Option<PathBuf>,
+    /// Its key
+    #[arg(long, value_name = "FILE", requires = "secure_address")]
+    tls_private_key_file: Option<PathBuf>,
     /// Decide without holding the lease; only for a scheduler that is alone
     #[arg(long)]
     no_leader_election: bool,
@@ -73,11 +83,31 @@ impl Arguments {
         let mut options = Options { gates: gates(&self.feature_gates)?, ..Options::default() };
         options.configuration = configuration(self.config.as_deref())?;
         options.listen = Some(self.address);
+        options.secure = self.secure_address.map(Secure::at);
+        certificate(&mut options, self.tls_cert_file, self.tls_private_key_file)?;
         elect(&mut options, self.no_leader_election);
         let kubeconfig =
             self.kubeconfig.or(options.configuration.kubeconfig.clone().map(PathBuf::from));
         Ok(Plan { kubeconfig, options })
     }
+}
+
+/// The files of the certificate: both, or none.
+fn certificate(
+    options: &mut Options,
+    cert: Option<PathBuf>,
+    key: Option<PathBuf>,
+) -> anyhow::Result<()> {
+    let files = match (cert, key) {
+        (None, None) => return Ok(()),
+        (Some(cert), Some(key)) => (cert, key),
+        (Some(_), None) => bail!("--tls-cert-file needs --tls-private-key-file"),
+        (None, Some(_)) => bail!("--tls-private-key-file needs --tls-cert-file"),
+    };
+    if let Some(secure) = &mut options.secure {
+        secure.files = Some(files);
+    }
+    Ok(())
 }
 
 /// Stands for election as the configuration says, unless told that nobody else is there.
@@ -184,6 +214,12 @@ mod tests {
             ("koordinator-system", "koord-scheduler")
         );
         assert!(resolve("--no-leader-election").unwrap().options.election.is_none());
+        assert_eq!(options.secure, None, "only where it is asked for");
+        let secure = resolve("--secure-address 127.0.0.1:0").unwrap().options.secure.unwrap();
+        assert_eq!((secure.listen, secure.files), ("127.0.0.1:0".parse().unwrap(), None));
+        assert!(resolve("--tls-cert-file c").is_err(), "nothing to show it on");
+        let error = resolve("--secure-address 127.0.0.1:0 --tls-cert-file c").unwrap_err();
+        assert!(error.to_string().contains("--tls-private-key-file"), "{error}");
         let error = resolve("--feature-gates SyncBarier=true").unwrap_err().to_string();
         assert!(error.contains("did you mean SyncBarrier"), "{error}");
         let error = format!("{:#}", resolve("--config /nowhere").unwrap_err());

@@ -8,6 +8,7 @@
 //!   kubeconfig    for kubectl and for our own commands
 //!   node/         pods of this machine: their processes, logs and volumes
 //!   node-passing/ the same for `up --in-memory`
+//!   console/      what the console has counted
 //!   agent/        what the agent has learned of this machine, what it changed, where it serves
 //! ```
 
@@ -69,6 +70,15 @@ pub(crate) fn agent(dir: &Path) -> PathBuf {
 /// Where a running agent says where it serves, below its own directory.
 pub(crate) fn agent_address(agent_dir: &Path) -> PathBuf {
     agent_dir.join("address")
+}
+
+pub(crate) fn console(dir: &Path) -> PathBuf {
+    dir.join("console")
+}
+
+/// What best-effort work was done, summed up.
+pub(crate) fn benefit(dir: &Path) -> PathBuf {
+    console(dir).join("benefit.json")
 }
 
 pub(crate) fn kubeconfig(dir: &Path) -> PathBuf {

@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use self::screen::{Flow, Screen, Tab};
 use self::view::Palette;
 use crate::object::Cluster;
-use crate::{Outcome, output};
+use crate::{Outcome, output, state};
 
 /// Show nodes, pods and CPUs of a cluster, live
 ///
@@ -104,15 +104,27 @@ impl Arguments {
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let session = runtime.block_on(self.cluster.connect())?;
         let (feed, shutdown) = (Feed::default(), CancellationToken::new());
-        let settings = Settings { config_namespace: NAMESPACE.to_owned(), agents: Agents::Nowhere };
+        let settings = Settings {
+            config_namespace: NAMESPACE.to_owned(),
+            agents: self.agents()?,
+            ledger: None,
+        };
         let client = session.client().clone();
         let following = runtime.spawn(feed.clone().run(client, settings, shutdown.clone()));
         runtime.block_on(feed.until_listed(PATIENCE));
+        runtime.block_on(feed.until_heard(PATIENCE));
         feed.publish(Timestamp::now());
         let result = self.show(&feed);
         shutdown.cancel();
         let _ = runtime.block_on(following);
         result
+    }
+
+    /// The agent of `tidepool up` says where it is; others are reached through the API server.
+    fn agents(&self) -> anyhow::Result<Agents> {
+        let Some(dir) = self.cluster.own()? else { return Ok(Agents::through()) };
+        let address = std::fs::read_to_string(state::agent_address(&state::agent(&dir))).ok();
+        Ok(address.map_or(Agents::Nowhere, |address| Agents::At(address.trim().to_owned())))
     }
 
     fn show(&self, feed: &Feed) -> anyhow::Result<Outcome> {

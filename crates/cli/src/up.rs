@@ -218,13 +218,10 @@ impl Plan {
         api.server.set_log_source(Arc::new(logs));
         let agent = self.agent_config();
         let agent_at = agent.as_ref().and_then(|agent| agent.listener.as_ref()?.local_addr().ok());
-        let agent_at = agent_at.map(|address| ::console::feed::AgentAt {
-            node: self.node.clone(),
-            address: address.to_string(),
-        });
         let started = self.start_all(&client, agent, components);
         let console_url = console.url.clone();
-        console.start(client.clone(), api.config().await?, agent_at, components);
+        let ledger = (!self.in_memory).then(|| state::benefit(&self.dir));
+        console.start(client.clone(), api.config().await?, agent_at, ledger, components);
         tokio::select! {
             () = started.all(self.hollow, progress) => {}
             error = components.failure() => return Err(error),
@@ -278,8 +275,9 @@ impl Plan {
             listener: listener.ok(),
             ..agent::Config::one_machine(self.node.clone(), host, &self.cgroup_root, dir)
         };
-        // As the reference's chart has it; the NodeSLO decides whether anybody is evicted.
-        for gate in [AgentGate::BECPUEvict, AgentGate::BEMemoryEvict] {
+        // As the reference's chart has it; the NodeSLO decides whether anybody is evicted. Pressure is
+        // what the console's hints are made of, where the kernel measures it.
+        for gate in [AgentGate::BECPUEvict, AgentGate::BEMemoryEvict, AgentGate::PSICollector] {
             config.gates.set(gate, true);
         }
         Some(match self.in_memory {

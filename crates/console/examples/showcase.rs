@@ -9,11 +9,12 @@
 //! Prints the console's address and goes on until its input ends.
 
 use std::error::Error;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use apiserver::http::{ApiServer, Options, listen};
 use apiserver::store::{Limits, Store};
-use console::feed::{Agents, Settings};
+use console::feed::{Agents, Kind, Settings};
 use console::{Console, Door, Feed};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
@@ -29,6 +30,9 @@ use tokio_util::sync::CancellationToken;
 type Done = Result<(), Box<dyn Error>>;
 
 const TOKEN: &str = "showcase";
+/// When everything began.
+static BEGIN: LazyLock<Timestamp> =
+    LazyLock::new(|| Timestamp::now() - SignedDuration::from_mins(61));
 /// No API server takes it, but a page must.
 const HOSTILE: &str = "<img src=x onerror=alert(1)>\"'&\u{202e}/../#?%2f";
 
@@ -43,6 +47,8 @@ async fn main() -> Done {
         "small" => Some(small(&feed, &shutdown).await?),
         "large" => {
             large(&feed, 10_000)?;
+            Kind::ALL.into_iter().for_each(|kind| feed.set_listed(kind, true));
+            feed.publish(Timestamp::now());
             None
         }
         _ => {
@@ -96,6 +102,15 @@ fn pod(name: &str, on: &str, qos: &str, cpus: &str) -> Value {
     })
 }
 
+/// Name, CPUs and what is lent; the third one is never measured.
+const NODES: [(&str, i64, i64); 5] = [
+    ("atlas", 16, 5_200),
+    ("boreas", 16, 6_100),
+    ("ceres", 32, 0),
+    ("delos", 16, 1_900),
+    ("eris", 8, 0),
+];
+
 /// Load that swings: online work up, best-effort work down.
 struct Load {
     lse: i64,
@@ -112,9 +127,16 @@ fn load(step: i64) -> Load {
     Load { lse: 1_800, lsr: 900 + up * 20, ls: 900 + up * 160, be: 4_700 - up * 150, system: 350 }
 }
 
-fn metric(name: &str, at: Timestamp, load: &Load) -> Value {
-    let used = load.lse + load.lsr + load.ls + load.be + load.system;
-    let pod = |name: &str, qos: &str, milli: i64| {
+/// A report of a node and its pods: name, class and milli-cores of each.
+fn metric(
+    name: &str,
+    at: Timestamp,
+    system: i64,
+    memory: &str,
+    pods: &[(&str, &str, i64)],
+) -> Value {
+    let used = system + pods.iter().map(|(_, _, milli)| milli).sum::<i64>();
+    let pod = |(name, qos, milli): &(&str, &str, i64)| {
         json!({"name": name, "namespace": "default", "qos": qos, "podUsage": {"resources":
             {"cpu": format!("{milli}m"), "memory": format!("{}Mi", 300 + milli)}}})
     };
@@ -124,17 +146,27 @@ fn metric(name: &str, at: Timestamp, load: &Load) -> Value {
         "status": {
             "updateTime": at.to_string(),
             "nodeMetric": {
-                "nodeUsage": {"resources": {"cpu": format!("{used}m"), "memory": "21Gi"}},
-                "systemUsage": {"resources": {"cpu": format!("{}m", load.system), "memory": "2Gi"}},
+                "nodeUsage": {"resources": {"cpu": format!("{used}m"), "memory": memory}},
+                "systemUsage": {"resources": {"cpu": format!("{system}m"), "memory": "2Gi"}},
             },
-            "podsMetric": [pod("trading", "LSE", load.lse), pod("cache", "LSR", load.lsr),
-                pod("web", "LS", load.ls), pod("transcode", "BE", load.be * 2 / 3),
-                pod("etl", "BE", load.be / 3)],
+            "podsMetric": pods.iter().map(pod).collect::<Vec<_>>(),
         },
     })
 }
 
-fn topology(name: &str) -> Value {
+impl Load {
+    fn pods(&self) -> [(&'static str, &'static str, i64); 5] {
+        [
+            ("trading", "LSE", self.lse),
+            ("cache", "LSR", self.lsr),
+            ("web", "LS", self.ls),
+            ("transcode", "BE", self.be * 2 / 3),
+            ("etl", "BE", self.be / 3),
+        ]
+    }
+}
+
+fn topology(name: &str, shared: &str, best_effort: &str) -> Value {
     let detail: Vec<Value> = (0..16)
         .map(|cpu| json!({"id": cpu, "core": cpu % 8, "socket": (cpu % 8) / 4, "node": (cpu % 8) / 4}))
         .collect();
@@ -143,39 +175,63 @@ fn topology(name: &str) -> Value {
         "apiVersion": "topology.node.k8s.io/v1alpha1", "kind": "NodeResourceTopology",
         "metadata": {"name": name, "annotations": {
             "node.koordinator.sh/cpu-topology": json!({ "detail": detail }).to_string(),
-            "node.koordinator.sh/cpu-shared-pools": pool("2-3,5-7,10-11,13-15"),
-            "node.koordinator.sh/be-cpu-shared-pools": pool("1-7,9-15"),
+            "node.koordinator.sh/cpu-shared-pools": pool(shared),
+            "node.koordinator.sh/be-cpu-shared-pools": pool(best_effort),
         }},
         "topologyPolicies": ["None"], "zones": [],
     })
 }
 
-/// What the agent would have decided.
-fn agent(node: &str, at: Timestamp, load: &Load, evicts: bool) -> Value {
+/// What the agent would have decided. A decision that stays keeps its time.
+fn agent(node: &str, at: Timestamp, cpus: i64, load: &Load, evicts: bool) -> Value {
     let online = load.lse + load.lsr + load.ls;
-    let granted = (16_000 * 65 / 100 - online - load.system).max(1_600);
+    let allowed = cpus * 650;
+    let (granted, bound_by) = match allowed - online - load.system {
+        left if left < 1_000 => (1_000, "floor"),
+        left => (left, "threshold"),
+    };
+    let since = if bound_by == "floor" { *BEGIN } else { at };
+    let tenths = (granted + 50) / 100;
     let mut decisions = vec![json!({
-        "strategy": "suppress", "since": at.to_string(), "about": "node", "resource": "cpu",
-        "headline": format!("best-effort may use {}.{} of 16 CPUs", granted / 1_000, granted % 1_000 / 100),
-        "boundBy": "threshold",
+        "strategy": "suppress", "since": since.to_string(), "about": "node", "resource": "cpu",
+        "headline": format!("best-effort may use {}.{} of {cpus} CPUs", tenths / 10, tenths % 10),
+        "boundBy": bound_by,
         "lines": [
-            {"amount": 16_000, "label": "capacity"},
-            {"amount": 10_400, "label": "allowed in total", "note": "cpuSuppressThresholdPercent = 65"},
-            {"amount": -online, "label": "used above best-effort", "note": "3 pods"},
+            {"amount": cpus * 1_000, "label": "capacity"},
+            {"amount": allowed, "label": "allowed in total", "note": "cpuSuppressThresholdPercent = 65"},
+            {"amount": -online, "label": "used above best-effort", "note": "online pods"},
             {"amount": -load.system, "label": "system", "note": "measured"},
             {"amount": granted, "label": "granted"},
         ],
     })];
+    decisions.push(json!({
+        "strategy": "evict", "since": BEGIN.to_string(), "about": "node", "resource": "memory",
+        "headline": "nobody has to leave for memory", "boundBy": "room below the threshold",
+        "lines": [
+            {"amount": cpus << 32, "label": "capacity"},
+            {"amount": (cpus << 32) / 10 * 7, "label": "pods leave from here on",
+                "note": "memoryEvictThresholdPercent = 70"},
+            {"amount": -(21i64 << 30), "label": "used"},
+            {"amount": (cpus << 32) / 10 * 7 - (21i64 << 30), "label": "room"},
+        ],
+    }));
     if evicts {
         decisions.push(json!({
-            "strategy": "evict-memory", "since": at.to_string(), "about": "default/report",
-            "resource": "memory", "headline": "default/report was evicted: memory above 70%",
+            "strategy": "evict", "since": at.to_string(), "about": "default/report",
+            "resource": "memory", "headline": "was evicted: memory above 70%",
             "boundBy": "memoryEvictThresholdPercent",
             "lines": [{"amount": 48_318_382_080i64, "label": "used"},
                 {"amount": 3_221_225_472i64, "label": "freed", "note": HOSTILE}],
         }));
     }
-    json!({ "node": node, "switch": {"isOn": true, "dirty": 9}, "decisions": decisions })
+    let wait = |pod: &str, resource: &str, share: i64| json!({"pod": format!("default/{pod}"), "resource": resource, "share": share});
+    let waits = match node {
+        "atlas" => json!([wait("web", "cpu", 120 + load.ls / 20)]),
+        "eris" => json!([wait("login", "memory", 1_230), wait("login", "io", 410)]),
+        _ => json!([]),
+    };
+    let switch = json!({"isOn": true, "dirty": 9});
+    json!({ "node": node, "switch": switch, "decisions": decisions, "waits": waits })
 }
 
 /// A few nodes behind an API server, with an hour of past.
@@ -194,7 +250,7 @@ async fn small(feed: &Feed, shutdown: &CancellationToken) -> Result<Door, Box<dy
         create(&definitions, serde_json::to_value(definition)?).await?;
     }
     let nodes: Api<Node> = Api::all(client.clone());
-    for (name, cpus, lent) in [("atlas", 16, 5_200), ("boreas", 16, 6_100), ("ceres", 32, 0)] {
+    for (name, cpus, lent) in NODES {
         create(&nodes, node(name, cpus, lent)).await?;
     }
     let pods: Api<Pod> = Api::default_namespaced(client.clone());
@@ -208,6 +264,10 @@ async fn small(feed: &Feed, shutdown: &CancellationToken) -> Result<Door, Box<dy
         create(&pods, pod(name, "atlas", qos, cpus)).await?;
     }
     create(&pods, pod("shop", "boreas", "LS", "")).await?;
+    for (node, online, batch) in [("delos", "search", "index"), ("eris", "login", "train")] {
+        create(&pods, pod(online, node, "LS", "")).await?;
+        create(&pods, pod(batch, node, "BE", "")).await?;
+    }
     for pod in pods.list(&ListParams::default()).await? {
         let name = pod.metadata.name.unwrap_or_default();
         let running = Patch::Merge(json!({"status": {"phase": "Running"}}));
@@ -222,16 +282,19 @@ async fn small(feed: &Feed, shutdown: &CancellationToken) -> Result<Door, Box<dy
     }});
     create(&Api::<ConfigMap>::default_namespaced(client.clone()), map).await?;
     let topologies: Api<api::kind::NodeResourceTopology> = Api::all(client.clone());
-    create(&topologies, topology("atlas")).await?;
+    create(&topologies, topology("atlas", "2-3,5-7,10-11,13-15", "1-7,9-15")).await?;
+    create(&topologies, topology("boreas", "0-15", "0-15")).await?;
     // The past comes before the watches, which speak of now.
-    for made in [node("atlas", 16, 5_200), node("boreas", 16, 6_100), node(HOSTILE, 4, 500)] {
-        let made = object(made)?;
+    for (name, cpus, lent) in NODES.into_iter().chain([(HOSTILE, 4, 500)]) {
+        let made = object(node(name, cpus, lent))?;
         feed.change(|world| world.put_node(made));
     }
     past(feed)?;
-    let settings = Settings { config_namespace: "default".to_owned(), agents: Agents::Nowhere };
+    let config_namespace = "default".to_owned();
+    let settings = Settings { config_namespace, agents: Agents::Nowhere, ledger: None };
     tokio::spawn(feed.clone().run(client, settings, shutdown.clone()));
     feed.until_listed(Duration::from_secs(10)).await;
+    feed.publish(Timestamp::now());
     tokio::spawn(go_on(feed.clone(), shutdown.clone()));
     Ok(door)
 }
@@ -254,30 +317,43 @@ fn past(feed: &Feed) -> Done {
     Ok(())
 }
 
-/// One minute of the small cluster.
+/// One minute of the small cluster: one node that swings, one calm, one held, one with little memory.
 fn report(feed: &Feed, step: i64, at: Timestamp) -> Done {
     let load = load(step);
-    let (atlas, page) = (metric("atlas", at, &load), agent("atlas", at, &load, step % 23 == 22));
     let calm = Load { lse: 0, lsr: 0, ls: 2_600 + step % 5 * 100, be: 0, system: 200 };
-    let mut boreas = metric("boreas", at, &calm);
-    boreas["status"]["podsMetric"] = json!([]);
-    let (atlas, boreas, page) = (object(atlas)?, object(boreas)?, object(page)?);
-    feed.change(|world| {
-        world.put_metric(atlas);
-        world.put_metric(boreas);
-        world.put_agent("atlas", page);
-    });
+    let (busy, waiting) = (9_400 + step % 7 * 90, 1_600 - step % 3 * 40);
+    let reports = [
+        metric("atlas", at, load.system, "21Gi", &load.pods()),
+        metric("boreas", at, calm.system, "12Gi", &[("shop", "LS", calm.ls)]),
+        metric("delos", at, 300, "30Gi", &[("search", "LS", busy), ("index", "BE", waiting)]),
+        metric("eris", at, 200, "25Gi", &[("login", "LS", 2_100), ("train", "BE", 900)]),
+    ];
+    let agents = [
+        agent("atlas", at, 16, &load, step % 23 == 22),
+        agent("boreas", at, 16, &calm, false),
+        agent("delos", at, 16, &Load { lse: 0, lsr: 0, ls: busy, be: waiting, system: 300 }, false),
+        agent("eris", at, 8, &Load { lse: 0, lsr: 0, ls: 2_100, be: 900, system: 200 }, false),
+    ];
+    for report in reports {
+        let report = object(report)?;
+        feed.change(|world| world.put_metric(report));
+    }
+    for page in agents {
+        let name = page["node"].as_str().unwrap_or_default().to_owned();
+        let page = object(page)?;
+        feed.change(|world| world.put_agent(&name, page));
+    }
     Ok(())
 }
 
-/// The cluster lives on, faster than a real one.
+/// The cluster lives on, with more reports than a real one.
 async fn go_on(feed: Feed, shutdown: CancellationToken) {
-    let mut step = 60;
+    let mut count = 0;
     while !shutdown.is_cancelled() {
-        if report(&feed, step, Timestamp::now()).is_err() {
+        if report(&feed, 60 + count / 30, Timestamp::now()).is_err() {
             return;
         }
-        step += 1;
+        count += 1;
         tokio::select! {
             () = tokio::time::sleep(Duration::from_secs(2)) => {}
             () = shutdown.cancelled() => {}
@@ -289,13 +365,12 @@ fn large(feed: &Feed, count: i64) -> Done {
     let now = Timestamp::now();
     for number in 0..count {
         let name = format!("node-{number:05}");
-        let made = object(node(&name, 64, 9_000))?;
-        let mut report = metric(&name, now, &load(number));
-        if number % 997 == 5 {
-            // Silent for an hour.
-            report["status"]["updateTime"] =
-                json!((now - SignedDuration::from_hours(1)).to_string());
-        }
+        let cpus = [12, 16, 24, 32, 48, 64, 16, 24].get(usize::try_from(number % 8)?);
+        let made = object(node(&name, *cpus.ok_or("eight sizes")?, 4_000))?;
+        let load = load(number);
+        // One in a thousand has been silent for an hour.
+        let at = if number % 997 == 5 { now - SignedDuration::from_hours(1) } else { now };
+        let report = metric(&name, at, load.system, "21Gi", &load.pods());
         let report = object(report)?;
         let pods = [
             object(pod(&format!("web-{number}"), &name, "LS", ""))?,
@@ -307,6 +382,18 @@ fn large(feed: &Feed, count: i64) -> Done {
             pods.iter().for_each(|pod| world.put_pod(pod));
         });
     }
-    feed.publish(now);
+    // The past of so many is made from how they are now.
+    let rows = feed.look(|world| world.rows(now));
+    for step in 0..36 {
+        let at = now - SignedDuration::from_mins(5 * (36 - step));
+        let swing = load(step).be - 2_000;
+        let mut then = rows.clone();
+        for row in &mut then {
+            if let Some(used) = &mut row.used {
+                used.milli_cpu.0 += swing / 2;
+            }
+        }
+        feed.change(|world| world.sample_fleet(&then, at));
+    }
     Ok(())
 }

@@ -6,8 +6,10 @@
 //! that.
 
 mod agents;
+mod keep;
 mod watches;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -24,7 +26,9 @@ use crate::model::World;
 use crate::model::overview::Overview;
 use crate::model::row::NodeRow;
 
-pub use agents::{AgentAt, Agents};
+use keep::Keeper;
+
+pub use agents::Agents;
 pub use watches::Kind;
 
 /// How often the view is computed, when something has changed.
@@ -52,6 +56,8 @@ struct Inner {
     world: Mutex<World>,
     is_dirty: AtomicBool,
     listed: Mutex<[bool; Kind::ALL.len()]>,
+    /// Whether agents were asked once.
+    is_heard: AtomicBool,
     published: ArcSwap<Published>,
     versions: watch::Sender<u64>,
 }
@@ -62,6 +68,8 @@ pub struct Settings {
     /// Of the ConfigMap slo-controller-config.
     pub config_namespace: String,
     pub agents: Agents,
+    /// The file in which the sums of the ledger outlive this process; `None` keeps them in memory.
+    pub ledger: Option<PathBuf>,
 }
 
 impl Default for Feed {
@@ -77,6 +85,7 @@ impl Default for Feed {
             world: Mutex::default(),
             is_dirty: AtomicBool::new(true),
             listed: Mutex::default(),
+            is_heard: AtomicBool::new(false),
             published: ArcSwap::from_pointee(published),
             versions: watch::Sender::new(0),
         }))
@@ -104,7 +113,8 @@ impl Feed {
         self.0.versions.subscribe()
     }
 
-    fn set_listed(&self, kind: Kind, is_listed: bool) {
+    /// Says that everything of a kind has come in once.
+    pub fn set_listed(&self, kind: Kind, is_listed: bool) {
         if let Some(place) = self.0.listed.lock().get_mut(kind as usize) {
             *place = is_listed;
         }
@@ -148,11 +158,33 @@ impl Feed {
         let _ = tokio::time::timeout(patience, listed).await;
     }
 
+    /// Waits until the first agents were asked.
+    pub async fn until_heard(&self, patience: Duration) {
+        let heard = async {
+            while !self.0.is_heard.load(Ordering::Acquire) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let _ = tokio::time::timeout(patience, heard).await;
+    }
+
+    fn set_heard(&self) {
+        self.0.is_heard.store(true, Ordering::Release);
+    }
+
     /// Follows the cluster until told to stop.
     pub async fn run(self, client: Client, settings: Settings, shutdown: CancellationToken) {
         let tasks = TaskTracker::new();
+        // What was kept comes before what is new.
+        let keeper = match settings.ledger {
+            Some(path) => Some(Keeper::open(path, &self).await),
+            None => None,
+        };
         watches::start(&self, &client, &settings.config_namespace, &tasks, &shutdown);
-        tasks.spawn(agents::follow(self.clone(), settings.agents, shutdown.clone()));
+        tasks.spawn(agents::follow(self.clone(), client, settings.agents, shutdown.clone()));
+        if let Some(keeper) = keeper {
+            tasks.spawn(keeper.run(self.clone(), shutdown.clone()));
+        }
         tasks.close();
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

@@ -9,6 +9,7 @@
 //! | [`node`], [`cpus`] | what happens on this node, and who owns its CPUs? |
 //! | [`pod`] | how is this pod treated? |
 //! | [`decisions`] | what did agents decide, and why? |
+//! | [`replay`] | what held at a moment of the past? |
 //! | [`config`] | what is configured, and what is wrong with it? |
 //! | [`benefit`] | what did sharing bring? |
 //! | [`history`] | how was it before? |
@@ -24,6 +25,7 @@ pub mod history;
 pub mod node;
 pub mod overview;
 pub mod pod;
+pub mod replay;
 pub mod row;
 pub mod world;
 

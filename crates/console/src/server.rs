@@ -84,6 +84,7 @@ impl Console {
             .route("/api/pods", get(views::pods))
             .route("/api/pods/{namespace}/{name}", get(views::pod))
             .route("/api/decisions", get(views::decisions))
+            .route("/api/replay/{name}", get(views::replay))
             .route("/api/config", get(views::config))
             .route("/api/benefit", get(views::benefit))
             .route("/api/live", get(live::listen))

@@ -123,6 +123,26 @@ fn alerts_watch_metrics_that_exist_and_have_runbooks() {
 }
 
 #[test]
+fn every_recorded_metric_says_what_it_is() {
+    let text = fs::read_to_string(root().join("deploy/alerts/tidepool.yaml")).unwrap();
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let mut recorded = Vec::new();
+    for pair in lines.windows(2) {
+        let [before, line] = pair else { continue };
+        if let Some(name) = line.strip_prefix("- record: ") {
+            assert!(before.starts_with("# ") && before.ends_with('.'), "{name} has no definition");
+            recorded.push(name);
+        }
+    }
+    assert!(recorded.contains(&"tidepool:fleet_cpu_utilization:day_avg"), "{recorded:?}");
+    let guide = fs::read_to_string(root().join("docs/guides/console.md")).unwrap();
+    for name in ["tidepool:fleet_cpu_utilization:day_avg", "tidepool_reclaimed_core_seconds_total"]
+    {
+        assert!(guide.contains(name), "{name} is not defined in the guide");
+    }
+}
+
+#[test]
 fn a_metric_that_does_not_exist_is_noticed() {
     assert!(is_known("koordlet_start_time", &BTreeSet::new()));
     assert!(!is_known("koordlet_start_times", &BTreeSet::new()));

@@ -2,23 +2,25 @@
 import { h } from "/elements.js";
 import { listen } from "/live.js";
 import { offer } from "/switch.js";
-import { ago } from "/format.js";
+import { ago, clock } from "/format.js";
 import * as overview from "/pages/overview.js";
 import * as nodes from "/pages/nodes.js";
 import * as node from "/pages/node.js";
 import * as pods from "/pages/pods.js";
 import * as pod from "/pages/pod.js";
 import * as decisions from "/pages/decisions.js";
+import * as replay from "/pages/replay.js";
 import * as config from "/pages/config.js";
 import * as benefit from "/pages/benefit.js";
 
 const PAGES = { "": overview, nodes, pods, decisions, config, benefit };
-const DETAILS = { nodes: node, pods: pod };
+const DETAILS = { nodes: node, pods: pod, decisions: replay };
 const STALE = 60000;
 
 const element = (id) => document.getElementById(id);
 let current = null;
 let serial = 0;
+let seen = null;
 
 function route() {
   const parts = location.hash.replace(/^#\/?/, "").split("?")[0].split("/").map(decode);
@@ -76,6 +78,7 @@ async function show() {
     if (mine === serial) connection("lost");
     return;
   }
+  seen = answer.at;
   offer(answer.hasSwitch, state.rest.length > 0 && page === node ? answer.data : null, show);
   notice(answer);
   keepingPlace(view, () => {
@@ -115,7 +118,8 @@ function notice(answer) {
 
 function connection(state) {
   const live = element("live");
-  live.textContent = state === "live" ? "● live" : "○ connection lost, trying again";
+  const since = seen ? `, shown as of ${clock(seen)}` : "";
+  live.textContent = state === "live" ? "● live" : `○ connection lost${since}, trying again`;
   live.className = state;
   document.body.classList.toggle("stale", state !== "live");
 }

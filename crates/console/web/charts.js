@@ -3,18 +3,29 @@ import { svg, h } from "/elements.js";
 import { clock, cores } from "/format.js";
 
 const WIDTH = 900;
-const LEFT = 44;
+const LEFT = 58;
+const RIGHT = 14;
 const BOTTOM = 22;
-const TOP = 14;
+const TOP = 18;
 
 // From the bottom: best-effort lies on the axis, where its limit can be compared with it.
 export const CLASSES = [
   ["be", "BE"], ["system", "SYSTEM"], ["lse", "LSE"], ["lsr", "LSR"], ["ls", "LS"],
 ];
 
+// What the classes mean, for those who see them first.
+export const MEANING = {
+  lse: "LSE: CPUs of its own, for nobody else",
+  lsr: "LSR: CPUs of its own, idle time is lent",
+  ls: "LS: latency-sensitive, shares CPUs",
+  be: "BE: best-effort, what others leave",
+  system: "SYSTEM: daemons and the rest",
+};
+
 function frame(height, label, children) {
-  return svg("svg", { viewBox: `0 0 ${WIDTH} ${height}`, class: "chart", role: "img", "aria-label": label },
-    svg("title", {}, label), children);
+  return h("div", { class: "figure" },
+    svg("svg", { viewBox: `0 0 ${WIDTH} ${height}`, class: "chart", role: "img", "aria-label": label },
+      svg("title", {}, label), children));
 }
 
 // A round number at or above the largest value.
@@ -27,66 +38,81 @@ function ceiling(value) {
 function scales(from, to, top, height) {
   const length = Math.max(1, to - from);
   return {
-    x: (at) => LEFT + ((at - from) / length) * (WIDTH - LEFT - 8),
+    x: (at) => LEFT + ((at - from) / length) * (WIDTH - LEFT - RIGHT),
     y: (value) => TOP + (1 - Math.min(value, top) / top) * (height - TOP - BOTTOM),
   };
 }
 
-function grid(scale, from, to, top, height, unit) {
-  const lines = [0, 0.25, 0.5, 0.75, 1].map((part) => {
+// Lines across, each with its value; the topmost says in what.
+function levels(scale, top, unit, name) {
+  return [0, 0.25, 0.5, 0.75, 1].map((part) => {
     const y = scale.y(part * top);
     return [
-      svg("line", { x1: LEFT, x2: WIDTH - 8, y1: y, y2: y, class: "grid" }),
-      svg("text", { x: LEFT - 6, y: y + 4, class: "axis end" }, unit(part * top)),
+      svg("line", { x1: LEFT, x2: WIDTH - RIGHT, y1: y, y2: y, class: "grid" }),
+      svg("text", { x: LEFT - 6, y: y + 4, class: "axis end" }, `${unit(part * top)}${part === 1 ? name : ""}`),
     ];
   });
-  const times = [0, 1 / 3, 2 / 3, 1].map((part) => {
+}
+
+function times(scale, from, to, height) {
+  return [0, 1 / 3, 2 / 3, 1].map((part) => {
     const at = from + part * (to - from);
     const anchor = part === 0 ? "start" : part === 1 ? "end" : "middle";
-    return svg("text", { x: scale.x(at), y: height - 6, class: `axis ${anchor}` }, clock(at));
+    return svg("text", { x: scale.x(at), y: height - 6, class: `axis ${anchor}` }, clock(at, to - from));
   });
-  return [lines, times];
 }
 
 const points = (list) => list.map(([x, y]) => `${x.toFixed(1)},${y.toFixed(1)}`).join(" ");
 
-// Usage by class over time, with the best-effort limit and what happened.
-export function stacked({ samples, limits, marks, capacity, threshold }) {
+// Usage by class over time, with the best-effort limit and what happened; `cursor` is a moment.
+export function stacked({ samples, limits, marks, capacity, threshold, cursor }) {
   const height = 280;
   if (samples.length < 2) return null;
-  const times = samples.map((sample) => Date.parse(sample.at));
-  const [from, to] = [times[0], times[times.length - 1]];
+  const moments = samples.map((sample) => Date.parse(sample.at));
+  const [from, to] = [moments[0], moments[moments.length - 1]];
   const sums = samples.map((sample) => CLASSES.reduce((sum, [key]) => sum + sample.used[key], 0));
   const top = Math.max(capacity, ...sums, 1);
   const scale = scales(from, to, top, height);
   let below = samples.map(() => 0);
   const areas = CLASSES.map(([key, name]) => {
     const above = below.map((value, index) => value + samples[index].used[key]);
-    const upper = above.map((value, index) => [scale.x(times[index]), scale.y(value)]);
-    const lower = below.map((value, index) => [scale.x(times[index]), scale.y(value)]).reverse();
+    const upper = above.map((value, index) => [scale.x(moments[index]), scale.y(value)]);
+    const lower = below.map((value, index) => [scale.x(moments[index]), scale.y(value)]).reverse();
     below = above;
     const label = `${name}: ${cores(samples[samples.length - 1].used[key])} CPUs now`;
     return svg("polygon", { points: points([...upper, ...lower]), class: `area ${key}` }, svg("title", {}, label));
   });
-  const line = limitLine(limits, from, to, scale);
-  const flags = marks
-    .map((mark) => [mark, Date.parse(mark.at)])
-    .filter(([, at]) => at >= from && at <= to)
-    .map(([mark, at]) => {
-      const x = scale.x(at);
-      const shape = mark.kind === "evicted"
-        ? svg("path", { d: `M${x - 5},2 l10,10 m0,-10 l-10,10`, class: "mark evicted" })
-        : svg("path", { d: `M${x - 5},2 h10 l-5,9 z`, class: "mark suppressed" });
-      const text = `${clock(at)} ${mark.kind}: ${mark.headline} (${mark.boundBy})`;
-      return svg("g", {}, shape, svg("title", {}, text));
-    });
-  const held = threshold > 0 && svg("line", {
-    x1: LEFT, x2: WIDTH - 8, y1: scale.y(threshold), y2: scale.y(threshold), class: "threshold",
-  }, svg("title", {}, `best-effort is held back above ${cores(threshold)} CPUs`));
+  const across = (value, kind, text) => svg("line", {
+    x1: LEFT, x2: WIDTH - RIGHT, y1: scale.y(value), y2: scale.y(value), class: kind,
+  }, svg("title", {}, text));
+  const at = cursor === undefined ? null : Math.min(Math.max(Date.parse(cursor), from), to);
   const label = `CPU by QoS class, ${cores(sums[sums.length - 1])} of ${cores(capacity)} CPUs now`;
   return frame(height, label, [
-    grid(scale, from, to, top, height, cores), areas, held, line, flags,
+    levels(scale, top, cores, " CPUs"), times(scale, from, to, height), areas,
+    threshold > 0 && across(threshold, "threshold", `best-effort is held back above ${cores(threshold)} CPUs`),
+    limitLine(limits, from, to, scale), flags(marks, from, to, scale),
+    at !== null && svg("line", { x1: scale.x(at), x2: scale.x(at), y1: TOP - 6, y2: height - BOTTOM, class: "cursor" }),
   ]);
+}
+
+// Marks of one kind that would lie on each other are drawn as one.
+function flags(marks, from, to, scale) {
+  const drawn = [];
+  const last = {};
+  const inside = marks.map((mark) => [mark, Date.parse(mark.at)]).filter(([, at]) => at >= from && at <= to);
+  for (const [mark, at] of inside.sort((a, b) => a[1] - b[1])) {
+    const x = scale.x(at);
+    const text = `${clock(at)} ${mark.kind}: ${mark.headline} (${mark.boundBy})`;
+    const before = last[mark.kind];
+    if (before && x - before.x < 9) before.texts.push(text);
+    else drawn.push((last[mark.kind] = { kind: mark.kind, x, texts: [text] }));
+  }
+  return drawn.map(({ kind, x, texts }) => {
+    const shape = kind === "evicted" ? `M${x - 5},3 l10,10 m0,-10 l-10,10` : `M${x - 5},3 h10 l-5,9 z`;
+    const more = texts.length > 4 ? [`and ${texts.length - 4} more`] : [];
+    return svg("g", {}, svg("path", { d: shape, class: `mark ${kind}` }),
+      svg("title", {}, [...texts.slice(0, 4), ...more].join("\n")));
+  });
 }
 
 function limitLine(limits, from, to, scale) {
@@ -106,38 +132,43 @@ function limitLine(limits, from, to, scale) {
 
 // Two lines in percent, and the gap between them.
 export function gap({ samples, label, upper, lower }) {
-  const height = 200;
+  const height = 220;
   if (samples.length < 2) return null;
-  const times = samples.map((sample) => sample.at);
-  const [from, to] = [times[0], times[times.length - 1]];
-  const top = ceiling(Math.max(...samples.map((sample) => sample.upper), 10));
+  const [from, to] = [samples[0].at, samples[samples.length - 1].at];
+  const top = Math.min(100, ceiling(Math.max(...samples.map((sample) => sample.upper), 10)));
   const scale = scales(from, to, top, height);
   const above = samples.map((sample) => [scale.x(sample.at), scale.y(sample.upper)]);
   const below = samples.map((sample) => [scale.x(sample.at), scale.y(sample.lower)]);
   return frame(height, label, [
-    grid(scale, from, to, top, height, (value) => `${Math.round(value)}%`),
+    levels(scale, top, (value) => `${Math.round(value)}%`, ""), times(scale, from, to, height),
     svg("polygon", { points: points([...above, ...[...below].reverse()]), class: "area be" }, svg("title", {}, upper)),
     svg("polyline", { points: points(below), class: "line ls" }, svg("title", {}, lower)),
     svg("polyline", { points: points(above), class: "line be" }, svg("title", {}, upper)),
   ]);
 }
 
-// One bar for each value.
-export function bars({ values, labels, label, unit }) {
-  const height = 160;
-  const top = ceiling(Math.max(...values, 1));
-  const width = (WIDTH - LEFT - 8) / values.length;
+// The same for things that are counted: every line across is a whole number.
+function count(value) {
+  const power = 10 ** Math.max(0, Math.floor(Math.log10(value / 2 || 1)));
+  return [4, 8, 12, 20].map((step) => step * power).find((step) => step >= value);
+}
+
+// One bar for each value; `kind` is its colour.
+export function bars({ values, labels, label, unit, name = "", kind = "", isCount = false }) {
+  const height = 180;
+  const top = (isCount ? count : ceiling)(Math.max(...values));
+  const width = (WIDTH - LEFT - RIGHT) / values.length;
   const scale = scales(0, 1, top, height);
   const marks = values.map((value, index) => {
     const x = LEFT + index * width;
     const y = scale.y(value);
     return svg("g", {},
-      svg("rect", { x: x + 2, y, width: Math.max(1, width - 4), height: Math.max(0, height - BOTTOM - y), class: "bar" }),
-      value > 0 && svg("text", { x: x + width / 2, y: Math.max(10, y - 3), class: "axis middle" }, unit(value)),
+      svg("rect", { x: x + 2, y, width: Math.max(1, width - 4), height: Math.max(0, height - BOTTOM - y), class: `bar ${kind}` }),
+      value > 0 && svg("text", { x: x + width / 2, y: Math.max(12, y - 4), class: "axis middle count" }, unit(value)),
       svg("text", { x: x + width / 2, y: height - 6, class: "axis middle" }, labels[index]),
-      svg("title", {}, `${labels[index]}: ${unit(value)}`));
+      svg("title", {}, `${labels[index]}: ${unit(value)}${name}`));
   });
-  return frame(height, label, [marks]);
+  return frame(height, label, [levels(scale, top, unit, ""), marks]);
 }
 
 // Who owns each logical CPU.
@@ -160,3 +191,6 @@ export function legend(entries) {
   return h("ul", { class: "legend" }, entries.map(([kind, text]) =>
     h("li", {}, h("span", { class: `key ${kind}`, "aria-hidden": "true" }), text)));
 }
+
+// The classes from the top of the stack to its bottom.
+export const classLegend = (order) => order.map((key) => [key, MEANING[key]]);

@@ -2,11 +2,18 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
+// Letters that do not show, or turn the order of others around, are written out.
+const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+
+function visible(text) {
+  return String(text).replace(HIDDEN, (letter) => `\\u{${letter.codePointAt(0).toString(16)}}`);
+}
+
 function fill(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes ?? {})) {
     if (value === undefined || value === null || value === false) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else element.setAttribute(name, value === true ? "" : String(value));
+    else element.setAttribute(name, value === true ? "" : name === "href" ? String(value) : visible(value));
   }
   append(element, children);
   return element;
@@ -16,7 +23,7 @@ function append(element, children) {
   for (const child of children) {
     if (child === undefined || child === null || child === false) continue;
     if (Array.isArray(child)) append(element, child);
-    else element.append(child instanceof Node ? child : document.createTextNode(String(child)));
+    else element.append(child instanceof Node ? child : document.createTextNode(visible(child)));
   }
 }
 
@@ -35,14 +42,14 @@ export function href(...parts) {
 
 export function link(text, ...parts) {
   const target = href(...parts);
-  return h("a", { href: target, "data-key": target }, text);
+  return h("a", { href: target, "data-key": target }, h("bdi", {}, text));
 }
 
 export function table(head, rows, empty) {
   if (rows.length === 0) return h("p", { class: "state" }, empty);
   const cell = (tag) => (one) =>
     one !== null && typeof one === "object" && "cell" in one
-      ? h(tag, { class: one.number ? "number" : null }, one.cell)
+      ? h(tag, { class: one.kind }, one.cell)
       : h(tag, {}, one);
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "table" },
     h("table", {},
@@ -50,7 +57,10 @@ export function table(head, rows, empty) {
       h("tbody", {}, rows.map((row) => h("tr", {}, row.map(cell("td")))))));
 }
 
-export const number = (cell) => ({ cell, number: true });
+export const number = (cell) => ({ cell, kind: "number" });
+
+// A sentence: it gets the room that is left.
+export const wide = (cell) => ({ cell, kind: "wide" });
 
 export function badge(state) {
   const marks = { safe: "✓", held: "≈", unsafe: "!", unknown: "?", off: "○" };
@@ -72,7 +82,7 @@ export function headline(state, text, note) {
 }
 
 export function command(text) {
-  return h("p", { class: "command" }, "The same in a terminal: ", h("code", {}, text));
+  return h("p", { class: "command" }, "The same in a terminal: ", h("bdi", {}, h("code", {}, text)));
 }
 
 export function pager(data, page, turn) {

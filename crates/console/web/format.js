@@ -8,8 +8,17 @@ export function cores(milli) {
   return `${value.toLocaleString("en", { maximumFractionDigits: digits })}`;
 }
 
+// With two digits always: numbers below each other.
+export function fixed(milli) {
+  if (milli === null || milli === undefined) return "–";
+  return (milli / 1000).toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+}
+
+// The same, where nothing is not worth a number.
+export const some = (milli) => (milli > 0 ? fixed(milli) : "–");
+
 export function cpus(milli) {
-  return milli === null || milli === undefined ? "–" : `${cores(milli)} CPUs`;
+  return milli === null || milli === undefined ? "–" : `${cores(milli)} ${milli === 1000 ? "CPU" : "CPUs"}`;
 }
 
 export function bytes(count) {
@@ -22,6 +31,13 @@ export function bytes(count) {
     unit += 1;
   }
   return `${value.toLocaleString("en", { maximumFractionDigits: value >= 100 || unit === 0 ? 0 : 1 })} ${units[unit]}`;
+}
+
+// With one digit always: amounts below each other.
+export function bytesFixed(count) {
+  if (count === null || count === undefined) return "–";
+  const unit = Math.abs(count) >= 2 ** 30 ? ["GiB", 30] : ["MiB", 20];
+  return `${(count / 2 ** unit[1]).toLocaleString("en", { minimumFractionDigits: 1, maximumFractionDigits: 1 })} ${unit[0]}`;
 }
 
 export function percent(part, whole) {
@@ -46,6 +62,12 @@ export function span(seconds) {
   return `${Math.round(whole / 86400)} d`;
 }
 
+// How old something is, with its birth on hover.
+export function age(time) {
+  if (!time) return "–";
+  return h("time", { datetime: time, title: new Date(time).toLocaleString() }, span((Date.now() - Date.parse(time)) / 1000));
+}
+
 export function ago(time) {
   if (!time) return "never";
   const seconds = (Date.now() - Date.parse(time)) / 1000;
@@ -53,12 +75,17 @@ export function ago(time) {
   return h("time", { datetime: time, title: new Date(time).toLocaleString() }, text);
 }
 
-export function clock(time) {
-  return new Date(time).toLocaleTimeString("en-GB");
+// Seconds are for charts of a few minutes.
+export function clock(time, length = 0) {
+  const options = length >= 600000 ? { hour: "2-digit", minute: "2-digit" } : {};
+  return new Date(time).toLocaleTimeString("en-GB", options);
 }
 
+// A term of a sum.
 export function amount(value, resource) {
-  return resource === "cpu" ? cores(value) : bytes(value);
+  const size = resource === "cpu" ? fixed(Math.abs(value))
+    : resource === "memory" ? bytesFixed(Math.abs(value)) : Math.abs(value).toLocaleString("en");
+  return value < 0 ? `− ${size}` : size;
 }
 
 export function plural(count, word) {

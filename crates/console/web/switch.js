@@ -13,7 +13,7 @@ export function offer(exists, node, refresh) {
   const button = element("switch");
   button.hidden = !exists;
   const isOff = node?.state === "off";
-  button.textContent = isOff ? "Switch on…" : "Switch off…";
+  button.textContent = `Switch co-location ${isOff ? "on" : "off"}…`;
   button.onclick = () => ask(node ? node.name : null, !isOff);
 }
 
@@ -32,10 +32,11 @@ function ask(node, off) {
       ? "Agents take back every change and stop acting. Pods go on running; best-effort work is no longer held back. Nothing is deleted."
       : "Agents act again as the configuration says."),
     h("label", { for: "token" }, "Token"), token,
-    h("p", { class: "note" }, "A token that may change nodes. It is sent once, and not kept. With tidepool up it is in the kubeconfig."),
+    h("p", { class: "note" }, "A token that may change nodes. It is sent once, and not kept. With tidepool up: ",
+      h("code", {}, "kubectl config view --raw -o jsonpath='{.users[0].user.token}'")),
     said,
     h("div", { class: "buttons" },
-      h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"), confirm));
+      h("button", { type: "button", id: "close", onclick: () => dialog.close() }, "Cancel"), confirm));
   dialog.replaceChildren(form);
   dialog.showModal();
   token.focus();
@@ -61,6 +62,7 @@ async function press(node, off, token, confirm, said) {
       token.value = "";
       result(answer, said);
       confirm.hidden = true;
+      element("close").textContent = "Close";
       after();
       return;
     }
@@ -85,5 +87,5 @@ function result(answer, said) {
   } else {
     said.className = "said done";
   }
-  said.textContent = parts.join(" ");
+  said.replaceChildren(h("span", {}, parts.join(" ")));
 }

@@ -19,6 +19,7 @@ pub mod admission;
 pub mod caches;
 pub mod colocation_profile;
 mod drive;
+mod exposition;
 mod fingerprint;
 pub mod instruments;
 pub mod intake;

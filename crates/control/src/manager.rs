@@ -11,6 +11,7 @@
 //! that breaks is started again after a pause. A replica that loses the lease
 //! ends, as the reference does: its caches may be behind.
 
+mod profile;
 mod serve;
 
 use std::net::SocketAddr;
@@ -38,6 +39,7 @@ use crate::{
     quota_profile,
 };
 
+use self::profile::Profiles;
 use self::serve::{Health, Metrics};
 
 /// How long controllers may take to end, before the lease is given back anyway.
@@ -59,6 +61,8 @@ pub struct Options {
     pub webhook: webhook::Options,
     pub health: Option<SocketAddr>,
     pub metrics: Option<SocketAddr>,
+    /// Where the process can be looked at: time, memory, threads.
+    pub profiles: Option<SocketAddr>,
     /// Give up when webhooks are not ready by then; `None` waits for ever.
     pub ready_within: Option<Duration>,
     pub clock: Clock,
@@ -78,6 +82,7 @@ impl Default for Options {
             webhook: webhook::Options::default(),
             health: any(HEALTH_PORT),
             metrics: any(METRICS_PORT),
+            profiles: None,
             ready_within: Some(Duration::from_secs(120)),
             clock: Clock::system(),
         }
@@ -136,6 +141,7 @@ pub struct Status {
     pub webhook_address: Option<SocketAddr>,
     pub health_address: Option<SocketAddr>,
     pub metrics_address: Option<SocketAddr>,
+    pub profiles_address: Option<SocketAddr>,
 }
 
 /// A manager that has its ports and waits to run.
@@ -146,6 +152,7 @@ pub struct Manager {
     webhooks: Option<Webhooks>,
     health: Option<(TcpListener, Arc<Health>)>,
     metrics: Option<(TcpListener, Arc<Metrics>)>,
+    profiles: Option<TcpListener>,
     held: Option<watch::Sender<bool>>,
     intake: intake::Intake,
     status: Status,
@@ -194,16 +201,19 @@ impl Manager {
         let shared = Shared { client, caches, configs, leadership, instruments, clock, patience };
         let metrics = listen(options.metrics).await?.map(|listener| {
             let (shared, node_resource) = (shared.clone(), options.node_resource);
-            (listener, Arc::new(Metrics { registry, leads, shared, node_resource }))
+            let webhooks = readiness.clone();
+            (listener, Arc::new(Metrics { registry, leads, shared, node_resource, webhooks }))
         });
+        let profiles = listen(options.profiles).await?;
         let status = Status {
             leadership: shared.leadership.clone(),
             webhooks: readiness,
             webhook_address: webhooks.as_ref().map(Webhooks::address),
             health_address: health.as_ref().and_then(|(listener, _)| listener.local_addr().ok()),
             metrics_address: metrics.as_ref().and_then(|(listener, _)| listener.local_addr().ok()),
+            profiles_address: profiles.as_ref().and_then(|listener| listener.local_addr().ok()),
         };
-        Ok(Self { shared, options, webhooks, health, metrics, held, intake, status })
+        Ok(Self { shared, options, webhooks, health, metrics, profiles, held, intake, status })
     }
 
     /// Where it listens, and how to ask how it is.
@@ -213,13 +223,22 @@ impl Manager {
 
     /// Runs until told to stop, or until it cannot go on.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), ManagerError> {
-        let Self { shared, options, webhooks, health, metrics, held, intake, status } = self;
+        let Self { shared, options, webhooks, health, metrics, profiles, held, intake, status } =
+            self;
         let (controllers, servers, candidacy) =
             (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
 
         let mut working = start_controllers(&shared, &options, intake, &controllers);
         let clock = shared.clock.clone();
         let mut serving = start_servers(webhooks, health, metrics, clock, &servers);
+        if let Some(listener) = profiles {
+            let profiles = Arc::new(Profiles::default());
+            let serve = crate::listener::serve(listener, None, profiles, servers.clone());
+            serving.spawn(async {
+                serve.await;
+                Ok(())
+            });
+        }
         // Sets end their tasks when they are dropped, so nothing outlives this function.
         let mut electing = JoinSet::new();
         if let (Some(settings), Some(held)) = (options.election, held) {

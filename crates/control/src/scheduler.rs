@@ -15,18 +15,25 @@
 //! | `feed` | what does the engine hear of the cluster? |
 //! | `drive` | when is decided, and what becomes of a decision? |
 //! | `act` | how is it written, so that a pod is bound once? |
+//! | `extender` | who else has a say about a pod? |
+//! | [`barrier`] | may a new leader trust what it has seen? |
 //! | `pending`, `notes` | what are people told, and how often? |
-//! | `monitor`, `instruments`, `debug` | how is it doing? |
+//! | `monitor`, `instruments`, `sample`, `debug` | how is it doing? |
+//! | [`secure`] | who may read that over TLS? |
 
 mod act;
+pub mod barrier;
 mod debug;
 mod drive;
+mod extender;
 mod feed;
 pub mod instruments;
 mod monitor;
 mod notes;
 mod pending;
 pub mod profile;
+mod sample;
+pub mod secure;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -49,13 +56,17 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
 use self::act::Hands;
+use self::barrier::Barrier;
 use self::debug::{Debug, Question};
 use self::drive::{Driver, Parts};
+use self::extender::Extenders;
 use self::instruments::Instruments;
 use self::monitor::Monitor;
+use self::secure::{Guard, Secure};
 use crate::Clock;
 use crate::leader::Leadership;
 use crate::leader::election::{self, End};
+use crate::webhook::tls::{self, Serving};
 
 /// How a scheduler runs.
 #[derive(Debug, Clone)]
@@ -66,6 +77,10 @@ pub struct Options {
     pub gates: Gates<SchedulerGate>,
     /// Where health, metrics and questions are answered.
     pub listen: Option<SocketAddr>,
+    /// Where they are answered over TLS, to those who may ask.
+    pub secure: Option<Secure>,
+    /// Behind the gate `SyncBarrier`.
+    pub barrier: barrier::Settings,
     /// Decides between equal nodes.
     pub seed: u64,
     /// Pods on their way to their nodes at once.
@@ -86,6 +101,8 @@ impl Default for Options {
             election: None,
             gates: Gates::default(),
             listen: Some(SocketAddr::from(([0, 0, 0, 0], HTTP_PORT))),
+            secure: None,
+            barrier: barrier::Settings::default(),
             seed: 0,
             bindings: 128,
             request_timeout: Duration::from_secs(30),
@@ -101,6 +118,8 @@ impl Options {
     /// pods that name no scheduler and for those that name ours, with the plugins of co-location.
     pub fn on_one_machine() -> Self {
         let mut options = Self { listen: None, ..Self::default() };
+        // There is no other scheduler a pod could have been given to.
+        options.gates.set(SchedulerGate::DynamicSchedulerCheck, false);
         options.configuration.profiles =
             vec![colocation(SCHEDULER_PROFILE), colocation("default-scheduler")];
         options
@@ -144,6 +163,12 @@ pub enum SchedulerError {
     Listen { address: SocketAddr, source: std::io::Error },
     #[error("the configuration cannot be used")]
     Profile(#[from] ProfileError),
+    #[error(transparent)]
+    Extender(#[from] extender::ExtenderError),
+    #[error("cannot serve over TLS")]
+    Secure(#[from] secure::SecureError),
+    #[error("cannot set up TLS")]
+    Tls(#[from] rustls::Error),
     #[error("cannot register a metric")]
     Metric(#[from] prometheus::Error),
     #[error("the lease went to another replica")]
@@ -157,6 +182,7 @@ pub enum SchedulerError {
 pub struct Status {
     pub leadership: Leadership,
     pub address: Option<SocketAddr>,
+    pub secure_address: Option<SocketAddr>,
     is_synced: watch::Receiver<bool>,
 }
 
@@ -176,7 +202,9 @@ pub struct Scheduler {
     engine: Engine,
     registry: Registry,
     instruments: Instruments,
+    extenders: Arc<Extenders>,
     listener: Option<TcpListener>,
+    secure: Option<(TcpListener, Arc<Serving>)>,
     held: Option<watch::Sender<bool>>,
     synced: watch::Sender<bool>,
     status: Status,
@@ -202,14 +230,18 @@ impl Scheduler {
     pub async fn bind(client: Client, options: Options) -> Result<Self, SchedulerError> {
         let registry = Registry::new();
         let instruments = Instruments::register(&registry)?;
-        let engine = Engine::new(
-            options.configuration.profiles.iter().map(profile::translate).collect(),
+        let extenders = Arc::new(Extenders::connect(&options.configuration.extenders)?);
+        let mut engine = Engine::new(
+            profile::translate_all(&options.configuration),
             EngineOptions {
                 seed: options.seed,
                 initial_backoff: options.configuration.initial_backoff,
                 max_backoff: options.configuration.max_backoff,
             },
         )?;
+        if let Some(consult) = extenders.consult() {
+            engine.consult(&consult);
+        }
         let (held, leadership) = match &options.election {
             Some(_) => {
                 let (sender, receiver) = watch::channel(false);
@@ -217,18 +249,34 @@ impl Scheduler {
             }
             None => (None, Leadership::alone()),
         };
-        let listener = match options.listen {
+        let listener = listen(options.listen).await?;
+        let secure = match &options.secure {
             None => None,
-            Some(address) => Some(
-                TcpListener::bind(address)
-                    .await
-                    .map_err(|source| SchedulerError::Listen { address, source })?,
-            ),
+            Some(own) => {
+                let serving = secure::serving(own, options.clock.now()).await?;
+                listen(Some(own.listen)).await?.map(|listener| (listener, serving))
+            }
         };
         let (synced, is_synced) = watch::channel(false);
-        let address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
-        let status = Status { leadership, address, is_synced };
-        Ok(Self { client, options, engine, registry, instruments, listener, held, synced, status })
+        let status = Status {
+            leadership,
+            address: listener.as_ref().and_then(|listener| listener.local_addr().ok()),
+            secure_address: secure.as_ref().and_then(|(listener, _)| listener.local_addr().ok()),
+            is_synced,
+        };
+        Ok(Self {
+            client,
+            options,
+            engine,
+            registry,
+            instruments,
+            extenders,
+            listener,
+            secure,
+            held,
+            synced,
+            status,
+        })
     }
 
     /// Where it listens, and how to ask how it is.
@@ -238,45 +286,41 @@ impl Scheduler {
 
     /// Runs until told to stop, or until it cannot go on.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), SchedulerError> {
-        let Self { client, options, engine, registry, instruments, listener, held, synced, status } =
-            self;
-        let leadership = status.leadership.clone();
-        let (deciding, writing, helping, candidacy) = (
+        let (deciding, writing, noting, helping, candidacy) = (
+            CancellationToken::new(),
             CancellationToken::new(),
             CancellationToken::new(),
             CancellationToken::new(),
             CancellationToken::new(),
         );
         // Sets end their tasks when they are dropped, so nothing outlives this function.
-        let (mut helpers, mut electing) = (JoinSet::new(), JoinSet::new());
-        let items = feed::start(&client, &helping, &mut helpers);
-        let notes = notes::start(&client, &leadership, &options.clock, &helping, &mut helpers);
+        let (mut helpers, mut noters, mut electing, mut driving) =
+            (JoinSet::new(), JoinSet::new(), JoinSet::new(), JoinSet::new());
         let (asking, questions) = mpsc::channel::<Question>(debug::QUESTIONS);
-        if let Some(listener) = listener {
-            let debug = Arc::new(Debug {
-                registry,
-                instruments: instruments.clone(),
-                leadership: leadership.clone(),
-                lease: options.election.as_ref().map(|own| own.name.clone()).unwrap_or_default(),
-                is_synced: status.is_synced.clone(),
-                configuration: describe(&options.configuration),
-                questions: asking.clone(),
-            });
-            helpers.spawn(crate::listener::serve(listener, None, debug, helping.clone()));
-        }
-        let hands = hands(&client, &leadership, &options, &writing);
+        let pages = Arc::new(self.pages(asking.clone()));
+        let Self { client, options, engine, instruments, extenders, listener, secure, .. } = self;
+        let (held, synced, leadership) = (self.held, self.synced, self.status.leadership);
+        let listeners = (listener, secure);
+        serve(pages, listeners, &client, options.secure.as_ref(), &helping, &mut helpers)?;
+        let items = feed::start(&client, &helping, &mut helpers);
+        let notes = notes::start(&client, &leadership, &options.clock, &noting, &mut noters);
+        let hands = hands(&client, &leadership, &options, &extenders, &instruments, &writing);
+        let is_barred = options.gates.is_on(SchedulerGate::SyncBarrier);
+        let barrier = options.election.as_ref().filter(|_| is_barred).map(|_| options.barrier);
         let driver = Driver::new(Parts {
             engine,
             hands,
             notes,
             instruments,
-            clock: options.clock.clone(),
+            clock: options.clock,
             leadership,
             monitor: Monitor::new(options.scheduling_timeout, options.monitor_period),
             bindings: options.bindings.max(1),
             is_synced: synced,
+            extenders,
+            barrier: Barrier::new(barrier),
+            lease: options.election.as_ref().map(|own| own.name.clone()).unwrap_or_default(),
         });
-        let mut driving = JoinSet::new();
         driving.spawn(driver.run(items, questions, deciding.clone()));
         if let (Some(settings), Some(held)) = (options.election, held) {
             electing.spawn(election::run(client, settings, held, candidacy.clone()));
@@ -286,12 +330,77 @@ impl Scheduler {
         deciding.cancel();
         while driving.join_next().await.is_some() {}
         writing.cancel();
+        noting.cancel();
+        while noters.join_next().await.is_some() {}
         candidacy.cancel();
         while electing.join_next().await.is_some() {}
         helping.cancel();
         drop(asking);
         while helpers.join_next().await.is_some() {}
         end
+    }
+
+    /// What is answered over HTTP.
+    fn pages(&self, questions: mpsc::Sender<Question>) -> Debug {
+        let election = self.options.election.as_ref();
+        Debug {
+            registry: self.registry.clone(),
+            instruments: self.instruments.clone(),
+            leadership: self.status.leadership.clone(),
+            lease: election.map(|own| own.name.clone()).unwrap_or_default(),
+            is_synced: self.status.is_synced.clone(),
+            configuration: describe(&self.options.configuration),
+            questions,
+        }
+    }
+}
+
+async fn listen(address: Option<SocketAddr>) -> Result<Option<TcpListener>, SchedulerError> {
+    let Some(address) = address else { return Ok(None) };
+    let listener = TcpListener::bind(address).await;
+    listener.map(Some).map_err(|source| SchedulerError::Listen { address, source })
+}
+
+/// Answers on both ports.
+fn serve(
+    pages: Arc<Debug>,
+    (plain, secure): (Option<TcpListener>, Option<(TcpListener, Arc<Serving>)>),
+    client: &Client,
+    settings: Option<&Secure>,
+    stop: &CancellationToken,
+    helpers: &mut JoinSet<()>,
+) -> Result<(), SchedulerError> {
+    if let Some(listener) = plain {
+        helpers.spawn(crate::listener::serve(listener, None, pages.clone(), stop.clone()));
+    }
+    if let (Some((listener, serving)), Some(settings)) = (secure, settings) {
+        let tls = tls::server_config(serving.clone())?;
+        if let Some(files) = settings.files.clone() {
+            helpers.spawn(secure::renew(files, serving, stop.clone()));
+        }
+        let guard = Arc::new(Guard::new(client.clone(), settings.open.clone(), pages));
+        helpers.spawn(crate::listener::serve(listener, Some(tls), guard, stop.clone()));
+    }
+    Ok(())
+}
+
+fn hands(
+    client: &Client,
+    leadership: &Leadership,
+    options: &Options,
+    extenders: &Arc<Extenders>,
+    instruments: &Instruments,
+    stop: &CancellationToken,
+) -> Hands {
+    Hands {
+        client: client.clone(),
+        leadership: leadership.clone(),
+        patience: options.request_timeout,
+        volume_patience: volume_patience(&options.configuration),
+        looks_again: options.gates.is_on(SchedulerGate::DynamicSchedulerCheck),
+        extenders: extenders.clone(),
+        instruments: instruments.clone(),
+        stop: stop.clone(),
     }
 }
 
@@ -318,21 +427,11 @@ async fn until_end(
     end
 }
 
-fn hands(
-    client: &Client,
-    leadership: &Leadership,
-    options: &Options,
-    stop: &CancellationToken,
-) -> Hands {
+/// How long volumes may take, as the most patient profile has it.
+fn volume_patience(configuration: &Configuration) -> Duration {
     let patience = |profile: &Profile| profile.arguments.volume_binding.bind_timeout_seconds;
-    let seconds = options.configuration.profiles.iter().map(patience).max().unwrap_or_default();
-    Hands {
-        client: client.clone(),
-        leadership: leadership.clone(),
-        patience: options.request_timeout,
-        volume_patience: Duration::from_secs(u64::try_from(seconds).unwrap_or_default()),
-        stop: stop.clone(),
-    }
+    let seconds = configuration.profiles.iter().map(patience).max().unwrap_or_default();
+    Duration::from_secs(u64::try_from(seconds).unwrap_or_default())
 }
 
 /// The plugins that run, for people.

@@ -20,7 +20,7 @@ mod handle;
 mod keeper;
 mod knowledge;
 pub mod latency;
-mod tls;
+pub(crate) mod tls;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -226,6 +226,12 @@ pub struct Readiness {
 impl Readiness {
     pub fn is_ready(&self) -> bool {
         *self.configured.borrow() && self.service.handlers.knowledge.is_ready()
+    }
+
+    /// What would be done to a new pod, and which profiles mean it. `None` while memory is empty.
+    pub(crate) fn explain(&self, pod: &Value, namespace: &str) -> Option<Value> {
+        let handlers = &self.service.handlers;
+        handlers.knowledge.is_ready().then(|| handlers.explain(pod, namespace))
     }
 
     /// Waits until webhooks are answered; never returns once the server is gone.

@@ -12,6 +12,8 @@
 //! | [`cold`] | idle memory found by kidled |
 //! | [`block`] | disks, partitions, volumes and mounts |
 //! | [`probe`] | what this kernel offers, what its lacks cost, and how to mend them |
+//! | [`cookies`] | who may share a core: core scheduling |
+//! | [`wake`] | a program that measures how late threads wake up |
 //! | [`record`] | a real machine as one text file for [`FakeFs`](fs::FakeFs) |
 //!
 //! A value that may be missing is a [`Reading`]; everything else that goes wrong is an error with the
@@ -20,6 +22,7 @@
 pub mod block;
 pub mod cgroup;
 pub mod cold;
+pub mod cookies;
 mod error;
 pub mod fs;
 pub mod perf;
@@ -31,6 +34,7 @@ pub mod record;
 pub mod resctrl;
 mod scan;
 pub mod topology;
+pub mod wake;
 
 pub use self::error::{FileError, ParseError};
 pub use self::reading::{Limit, Reading};

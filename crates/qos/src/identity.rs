@@ -78,6 +78,49 @@ pub enum Mode {
     WholeCores,
 }
 
+impl Mode {
+    /// What an online thread then has beside it.
+    pub fn beside(self) -> &'static str {
+        match self {
+            Self::Weight => "the least weight",
+            Self::IdlePods => "idle groups",
+            Self::WholeCores => "idle groups on other cores",
+        }
+    }
+
+    /// The mode's name in metrics and configuration.
+    pub fn letter(self) -> &'static str {
+        match self {
+            Self::Weight => "W",
+            Self::IdlePods => "P",
+            Self::WholeCores => "C",
+        }
+    }
+}
+
+/// What operators want of mainline kernels.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// What was measured to be worth it; idle pods until then.
+    #[default]
+    Auto,
+    /// At most this.
+    Fixed(Mode),
+}
+
+impl Choice {
+    /// `None` for modes that are not offered: idle on the tier itself, and schedulers of others.
+    pub fn parse(word: &str) -> Option<Self> {
+        match word {
+            "auto" => Some(Self::Auto),
+            "W" => Some(Self::Fixed(Mode::Weight)),
+            "P" => Some(Self::Fixed(Mode::IdlePods)),
+            "C" => Some(Self::Fixed(Mode::WholeCores)),
+            _ => None,
+        }
+    }
+}
+
 /// What the kernel was found to have.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Kernel {
@@ -93,17 +136,22 @@ pub enum Means {
     Mainline(Mode),
 }
 
-/// The best the kernel offers. Identities and core scheduling together have locked up machines, so
-/// they are never both used.
-pub fn means(kernel: Kernel, wants_whole_cores: bool) -> Means {
-    match kernel {
-        Kernel { has_identity: true, .. } => Means::Identity,
-        Kernel { has_core_scheduling: true, has_idle: true, .. } if wants_whole_cores => {
-            Means::Mainline(Mode::WholeCores)
-        }
-        Kernel { has_idle: true, .. } => Means::Mainline(Mode::IdlePods),
-        _ => Means::Mainline(Mode::Weight),
+/// The best the kernel offers of what is wanted; `measured` is what the wake-up probe found worth its
+/// price. Identities and core scheduling together have locked up machines, so they are never both used.
+pub fn means(kernel: Kernel, choice: Choice, measured: Option<Mode>) -> Means {
+    if kernel.has_identity {
+        return Means::Identity;
     }
+    let wanted = match choice {
+        Choice::Auto => measured.unwrap_or(Mode::IdlePods),
+        Choice::Fixed(mode) => mode,
+    };
+    let offered = match kernel {
+        Kernel { has_idle: true, has_core_scheduling: true, .. } => Mode::WholeCores,
+        Kernel { has_idle: true, .. } => Mode::IdlePods,
+        _ => Mode::Weight,
+    };
+    Means::Mainline(wanted.min(offered))
 }
 
 #[cfg(test)]
@@ -140,15 +188,31 @@ mod tests {
         let idle = Kernel { has_idle: true, ..bare };
         let cores = Kernel { has_core_scheduling: true, ..idle };
         let vendor = Kernel { has_identity: true, ..cores };
+        let (auto, fixed) = (Choice::Auto, Choice::Fixed);
+        let (weight, pods, whole) = (Mode::Weight, Mode::IdlePods, Mode::WholeCores);
         let cases = [
-            ("an old kernel", bare, true, Means::Mainline(Mode::Weight)),
-            ("idle groups", idle, true, Means::Mainline(Mode::IdlePods)),
-            ("core scheduling when wanted", cores, true, Means::Mainline(Mode::WholeCores)),
-            ("and only then", cores, false, Means::Mainline(Mode::IdlePods)),
-            ("never beside identities", vendor, true, Means::Identity),
+            ("an old kernel", bare, fixed(whole), None, Means::Mainline(weight)),
+            ("idle groups", idle, fixed(whole), None, Means::Mainline(pods)),
+            ("core scheduling when wanted", cores, fixed(whole), None, Means::Mainline(whole)),
+            ("and only then", cores, auto, None, Means::Mainline(pods)),
+            ("what the probe found", idle, auto, Some(weight), Means::Mainline(weight)),
+            ("which operators overrule", idle, fixed(pods), Some(weight), Means::Mainline(pods)),
+            ("weight when wanted", cores, fixed(weight), Some(pods), Means::Mainline(weight)),
+            ("never beside identities", vendor, fixed(whole), None, Means::Identity),
         ];
-        for (name, kernel, wanted, want) in cases {
-            assert_eq!(means(kernel, wanted), want, "{name}");
+        for (name, kernel, choice, measured, want) in cases {
+            assert_eq!(means(kernel, choice, measured), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn modes_are_known_by_their_letters() {
+        for mode in [Mode::Weight, Mode::IdlePods, Mode::WholeCores] {
+            assert_eq!(Choice::parse(mode.letter()), Some(Choice::Fixed(mode)));
+        }
+        assert_eq!(Choice::parse("auto"), Some(Choice::Auto));
+        for word in ["R", "X", "p", ""] {
+            assert_eq!(Choice::parse(word), None, "{word:?}");
         }
     }
 

@@ -9,12 +9,16 @@
 //! | [`frame`] | what best-effort gets between two rounds, twenty times a second |
 //! | [`assign`] | on which CPUs a container runs |
 //! | [`identity`] | how the kernel knows who goes first |
+//! | [`wake`] | which of the kernel's means is worth its price, by how late threads wake up |
+//! | [`cookies`] | who may share a core with whom |
 //! | [`burst`] | how far an online container may go beyond its CPU limit |
 //! | [`evict`] | which pods have to leave when holding back is not enough |
 //! | [`batch`] | what batch resources mean to the kernel |
 //! | [`memory`] | how much memory is protected, and where holding back begins |
+//! | [`emergency`] | what is done while the online side waits for memory |
 //! | [`cache`] | which cache ways and how much memory bandwidth a class may use |
 //! | [`block`] | what may be done to a disk, in the kernel's words |
+//! | [`network`] | which part of the network a class is sure of, and its most |
 //! | [`claim`] | what several wishes for one kernel file come to |
 //! | [`writes`] | in which order the kernel accepts a set of changes |
 //! | [`topology`] | which CPUs belong together |
@@ -25,10 +29,14 @@ pub mod block;
 pub mod burst;
 pub mod cache;
 pub mod claim;
+pub mod cookies;
+pub mod emergency;
 pub mod evict;
 pub mod frame;
 pub mod identity;
 pub mod memory;
+pub mod network;
 pub mod suppress;
 pub mod topology;
+pub mod wake;
 pub mod writes;

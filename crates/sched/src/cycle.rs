@@ -56,7 +56,7 @@ pub struct Refused {
 
 impl Choice {
     /// A node that is taken without scoring.
-    fn of(node: NodeIx) -> Self {
+    pub(crate) fn of(node: NodeIx) -> Self {
         Self {
             node,
             total: 0,
@@ -86,6 +86,7 @@ impl Cycle<'_> {
         }
         let (class, nominated) = (Arc::clone(&found.class), found.nominated);
         let standing = standings.current(self.framework, self.snapshot, &class);
+        standing.decided();
         if let Some(refused) = self.refused_before(standing) {
             return Decision::Reject(refused);
         }
@@ -153,6 +154,40 @@ impl Cycle<'_> {
             was_nominated: false,
             parts: standing.parts_in(self.snapshot, pass, node),
         })
+    }
+
+    /// Filters and scores all nodes, or those in `among`, whichever way the class is decided
+    /// otherwise. Fails when none is left.
+    pub(crate) fn pass_over<'s>(
+        &mut self,
+        standings: &'s mut Standings,
+        pass: &mut Pass,
+        pod: PodIx,
+        among: Option<&BTreeMap<NodeIx, i64>>,
+    ) -> Result<&'s mut Standing, Box<Refused>> {
+        let Some(found) = self.snapshot.pods.get(pod) else { return Err(Box::default()) };
+        if self.snapshot.live() == 0 {
+            return Err(Box::new(no_nodes()));
+        }
+        let class = Arc::clone(&found.class);
+        let standing = standings.current(self.framework, self.snapshot, &class);
+        if let Some(refused) = self.refused_before(standing) {
+            return Err(Box::new(refused));
+        }
+        let known = self.without_room(standing, pod);
+        let mut without: Vec<NodeIx> = known.keys().copied().collect();
+        if let Some(among) = among {
+            let others = self.snapshot.nodes().map(|(node, _)| node);
+            without.extend(others.filter(|node| !among.contains_key(node)));
+            without.sort_unstable();
+        } else {
+            standing.decided();
+        }
+        standing.pass(self.snapshot, &without, pass);
+        if pass.feasible() == 0 {
+            return Err(Box::new(self.refuse(standing, &known)));
+        }
+        Ok(standing)
     }
 
     /// Nodes that do not fit together with the pods nominated to them. That pass comes first, so

@@ -1,5 +1,6 @@
 //! A profile brought to life: its plugins, and who runs where.
 
+use crate::lap::Laps;
 use crate::plugin::Plugin;
 use crate::plugins::{self, ArgsError, DEFAULT_PREEMPTION};
 use crate::preempt::Sample;
@@ -22,6 +23,8 @@ pub struct Framework {
     pub preempts: bool,
     /// How far preemption looks where it cannot look at everything.
     pub sample: Sample,
+    /// How long plugins took, while somebody lends a clock.
+    pub laps: Laps,
 }
 
 /// Why a profile cannot be used.
@@ -49,6 +52,7 @@ impl Framework {
                 .args
                 .get(DEFAULT_PREEMPTION)
                 .map_or(Ok(Sample::default()), Sample::read)?,
+            laps: Laps::default(),
         };
         for point in Point::ALL {
             for enabled in profile.at(point) {

@@ -18,6 +18,7 @@
 pub mod cycle;
 pub mod explain;
 pub mod framework;
+pub mod lap;
 pub mod load;
 pub mod model;
 pub mod numa;

@@ -146,6 +146,39 @@ impl Search<'_> {
         }
     }
 
+    /// Every node that could be cleared, cheapest first; enough of them where not all are
+    /// looked at.
+    pub fn all(
+        &mut self,
+        cycle: &mut Cycle<'_>,
+        standings: &mut Standings,
+        pod: PodIx,
+        refused: &Refused,
+    ) -> Vec<Candidate> {
+        let Some(found) = cycle.snapshot.pods.get(pod) else { return Vec::new() };
+        if !found.class.may_preempt || self.is_waiting(cycle, pod, refused) {
+            return Vec::new();
+        }
+        let class = std::sync::Arc::clone(&found.class);
+        let standing = standings.current(cycle.framework, cycle.snapshot, &class);
+        if standing.before().is_some() {
+            return Vec::new();
+        }
+        let enough = cycle.framework.sample.size(refused.resolvable.len());
+        let mut dry = DryRun { cycle, standing, budgets: self.budgets, pod };
+        let mut found: Vec<(Cost, u64, Candidate)> = Vec::new();
+        for node in &refused.resolvable {
+            if let Ok((candidate, cost)) = dry.run(*node) {
+                found.push((cost, dry.order(*node, self.seed), candidate));
+            }
+            if found.len() >= enough {
+                break;
+            }
+        }
+        found.sort_by_key(|(cost, order, _)| (*cost, *order));
+        found.into_iter().map(|(_, _, candidate)| candidate).collect()
+    }
+
     /// The pod's own node is still being cleared.
     fn is_waiting(&self, cycle: &Cycle<'_>, pod: PodIx, refused: &Refused) -> bool {
         let snapshot = &*cycle.snapshot;

@@ -24,6 +24,7 @@
 
 mod event;
 mod flight;
+mod incoming;
 mod nominator;
 mod parked;
 mod permit;
@@ -36,12 +37,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 pub use event::{Actions, Event, Hint, Interest, Interests, PluginId, PluginSet, Resource, Wake};
+pub use incoming::{Cause, Room, event_label};
 pub use nominator::Nominator;
 pub use permit::{PERMIT_LIMIT, PermitWait};
 pub use record::{Backoff, Failure, Place, Record, Ticket};
 
 use crate::time::Time;
 use flight::{Flight, Slot};
+use incoming::Incoming;
 use parked::Parked;
 use record::Rank;
 
@@ -100,6 +103,7 @@ pub struct Queue<S> {
     parked: Parked,
     gated: usize,
     flight: Flight<S>,
+    incoming: Incoming,
     arrivals: u64,
     flushed: i64,
     max_parked: Duration,
@@ -121,6 +125,7 @@ impl<S: Clone> Queue<S> {
             parked,
             gated: 0,
             flight: Flight::default(),
+            incoming: Incoming::default(),
             arrivals: 0,
             flushed: i64::MIN,
             max_parked: MAX_PARKED,
@@ -145,7 +150,7 @@ impl<S: Clone> Queue<S> {
         let record = Record::new(ticket, self.arrivals, now);
         let Some(slot) = self.store(record) else { return };
         self.slots.insert(uid, slot);
-        self.enter(slot, Verdict::AtOnce, policy, now);
+        self.enter(slot, Verdict::AtOnce, Cause::Arrival, policy, now);
     }
 
     /// The pod itself changed; `own` holds the properties that did.
@@ -165,6 +170,7 @@ impl<S: Clone> Queue<S> {
         };
         let Some(before) = self.record(slot).map(|record| record.ticket.group) else { return };
         let is_other_group = before != ticket.group;
+        let cause = Cause::event(own.resource, own.actions);
         self.renew(slot, ticket);
         let Some(record) = self.record(slot) else { return };
         match record.place {
@@ -178,14 +184,14 @@ impl<S: Clone> Queue<S> {
             Place::Gated(gate) => {
                 let is_open = policy.gate(&record.ticket.uid, Some(gate)).is_none();
                 if is_open {
-                    self.enter(slot, Verdict::AfterPause, policy, now);
+                    self.enter(slot, Verdict::AfterPause, cause, policy, now);
                 }
             }
             Place::Unschedulable => {
                 let verdict = self.judge(record, std::slice::from_ref(&own), policy);
                 let verdict = verdict.or(is_other_group.then_some(Verdict::AfterPause));
                 if let Some(verdict) = verdict {
-                    self.enter(slot, verdict, policy, now);
+                    self.enter(slot, verdict, cause, policy, now);
                 }
             }
         }
@@ -207,7 +213,11 @@ impl<S: Clone> Queue<S> {
     pub fn pop(&mut self, now: Time) -> Option<Uid> {
         let slot = match self.active.first() {
             Some((_, slot)) => *slot,
-            None => self.rejected.first().map(|(_, _, slot)| *slot)?,
+            None => {
+                let slot = self.rejected.first().map(|(_, _, slot)| *slot)?;
+                self.incoming.count(Place::Active, Cause::Idle);
+                slot
+            }
         };
         self.fly(slot, now)
     }
@@ -268,8 +278,11 @@ impl<S: Clone> Queue<S> {
             _ => Some(Verdict::AfterPause),
         };
         match verdict {
-            Some(verdict) => self.enter(slot, verdict, policy, now),
-            None => self.park(slot, Place::Unschedulable, now),
+            Some(verdict) => self.enter(slot, verdict, Cause::Failure, policy, now),
+            None => {
+                self.incoming.count(Place::Unschedulable, Cause::Failure);
+                self.park(slot, Place::Unschedulable, now);
+            }
         }
     }
 
@@ -283,12 +296,13 @@ impl<S: Clone> Queue<S> {
             return 0;
         }
         self.flight.record(&event);
+        let cause = Cause::event(event.resource, event.actions);
         let mut moves = BTreeMap::new();
         for plugin in interested.iter() {
             self.helped(plugin, &event, policy, &mut moves);
         }
         for (slot, verdict) in &moves {
-            self.enter(*slot, *verdict, policy, now);
+            self.enter(*slot, *verdict, cause, policy, now);
         }
         moves.len()
     }
@@ -306,7 +320,7 @@ impl<S: Clone> Queue<S> {
             if let Some(rider) = self.flight.rider_mut(slot) {
                 rider.is_forced = true;
             } else if self.record(slot).is_some_and(Record::is_waiting) {
-                self.enter(slot, Verdict::AtOnce, policy, now);
+                self.enter(slot, Verdict::AtOnce, Cause::Forced, policy, now);
             }
         }
     }
@@ -330,7 +344,7 @@ impl<S: Clone> Queue<S> {
         }
         self.flushed = window;
         for slot in self.parked.parked_before(now - self.max_parked) {
-            self.enter(slot, Verdict::AfterPause, policy, now);
+            self.enter(slot, Verdict::AfterPause, Cause::Timeout, policy, now);
         }
     }
 
@@ -374,6 +388,16 @@ impl<S: Clone> Queue<S> {
     #[must_use]
     pub fn held_events(&self) -> usize {
         self.flight.held()
+    }
+
+    /// The kinds of events held for pods in flight, each as often as it is held.
+    pub fn held_kinds(&self) -> impl Iterator<Item = (Resource, Actions)> {
+        self.flight.kinds()
+    }
+
+    /// How many pods came into each part, and what brought them, since the beginning.
+    pub fn incoming(&self) -> impl Iterator<Item = (Room, Cause, u64)> {
+        self.incoming.iter()
     }
 }
 

@@ -14,6 +14,7 @@
 mod apply;
 mod attempt;
 mod change;
+mod consult;
 mod facts;
 mod policy;
 mod turn;
@@ -24,18 +25,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use attempt::{
-    Attempt, BindFailure, Nominate, Outcome, Place, Placement, PodClaim, PodRef, Ranked, Reject,
-    Victim, VolumeWork,
+    Answer, Ask, AskRoom, Attempt, BindFailure, Nominate, Outcome, Place, Placement, PodClaim,
+    PodRef, Ranked, Reject, RoomOffer, Victim, VictimRef, VolumeWork,
 };
 pub use change::{Change, Key, Update};
+pub use consult::{Consult, EXTENDER};
 
 use crate::cycle::Choice;
 use crate::framework::{BuildError, Framework};
+use crate::lap::{Clock, Lap};
 use crate::model::{Class, Symbol};
 use crate::plugin::{Event, Subject};
 use crate::plugins::TABLE;
 use crate::preempt::{Budgets, Ledgers};
-use crate::profile::Profile;
+use crate::profile::{Point, Profile};
 use crate::queue::{self, Actions, Backoff, Interests, Nominator, Queue, Resource, Uid};
 use crate::snapshot::{NodeIx, Phase, PodIx, Snapshot};
 use crate::standing::cache::Standings;
@@ -124,6 +127,8 @@ pub struct Scheduler {
     touched: Vec<NodeIx>,
     /// Pods that gave up a promise: the room kept for them is there for others, who must be told.
     released: Vec<Arc<Class>>,
+    /// Whom others have a say about; `None` when nobody is asked.
+    consulted: Option<consult::Consulted>,
 }
 
 impl Scheduler {
@@ -160,6 +165,7 @@ impl Scheduler {
             placements: Placements::default(),
             touched: Vec::new(),
             released: Vec::new(),
+            consulted: None,
         })
     }
 
@@ -174,6 +180,38 @@ impl Scheduler {
         self.expire(now);
         let (queue, policy) = self.queue_and_policy();
         queue.tick(&policy, now);
+    }
+
+    /// Times what plugins do from now on, until [`take_laps`](Self::take_laps).
+    pub fn lend_clock(&self, clock: Clock) {
+        self.frameworks.iter().for_each(|framework| framework.laps.lend(clock));
+    }
+
+    /// What was timed, by profile; nothing is timed any more.
+    pub fn take_laps(&self, mut each: impl FnMut(&str, Lap)) {
+        for framework in &self.frameworks {
+            framework.laps.take().into_iter().for_each(|lap| each(&framework.scheduler_name, lap));
+        }
+    }
+
+    /// How many pods each plugin had a say about so far: profile, plugin, point.
+    pub fn evaluations(&mut self) -> Vec<(String, &'static str, Point, u64)> {
+        let Self { standings, snapshot, .. } = self;
+        let all = standings.evaluations().iter();
+        all.map(|((scheduler, plugin, point), count)| {
+            (snapshot.names.text(*scheduler).to_owned(), *plugin, *point, *count)
+        })
+        .collect()
+    }
+
+    /// How many pods came into each part of the queue, and what brought them.
+    pub fn incoming(&self) -> impl Iterator<Item = (queue::Room, queue::Cause, u64)> {
+        self.queue.incoming()
+    }
+
+    /// The kinds of events held for pods that are being decided.
+    pub fn held_kinds(&self) -> impl Iterator<Item = (Resource, Actions)> {
+        self.queue.held_kinds()
     }
 
     /// How many pods wait where.
@@ -250,6 +288,8 @@ impl Scheduler {
         if let Some(found) = self.snapshot.pods.get_mut(pod) {
             found.nominated = Some(node);
             self.nominator.nominate(&found.uid, found.class.priority, node);
+            let class = Arc::clone(&found.class);
+            self.snapshot.extras.company.expect(pod, &class);
         }
         self.touch_named(node);
     }
@@ -276,6 +316,7 @@ impl Scheduler {
         found.nominated = None;
         let node = self.nominator.withdraw(&found.uid);
         if let Some(node) = node {
+            self.snapshot.extras.company.unexpect(pod);
             self.touch_named(node);
         }
         node.is_some()

@@ -28,8 +28,10 @@ use std::sync::Arc;
 
 use ranking::{Ranking, Ties};
 
+use crate::lap::{Ending, Laps, Timed};
 use crate::model::Class;
 use crate::plugin::{Epoch, Normalise, Reads, Refusal, Work};
+use crate::profile::Point;
 use crate::snapshot::{NodeIx, Snapshot};
 use crate::verdict::{Code, Group, Verdict};
 
@@ -130,6 +132,8 @@ pub struct Standing {
     ranking: Ranking,
     /// The largest raw score has changed: totals must be made again.
     is_dirty: bool,
+    /// Since it was built, or since they were last counted.
+    decisions: u64,
 }
 
 /// A verdict and the filter that gave it.
@@ -220,6 +224,32 @@ impl Standing {
             }
         }
         Judgement::OK
+    }
+
+    /// One more pod is decided by it.
+    pub(crate) fn decided(&mut self) {
+        self.decisions += 1;
+    }
+
+    /// Times every filter and score on one node; what they say is known already.
+    pub(crate) fn time(&self, snapshot: &Snapshot, node: NodeIx, laps: &Laps) {
+        for run in &self.filters {
+            let begun = laps.begin();
+            let verdict = self.run_filter(run, snapshot, node);
+            let ending = verdict.code().map_or(Ending::Success, Ending::Rejected);
+            let (plugin, point) = (run.plugin, Point::Filter);
+            laps.end(begun, Timed::Plugin { plugin, point, ending });
+            if !verdict.is_ok() {
+                return;
+            }
+        }
+        for run in &self.scores {
+            let Some(work) = self.works.get(run.work) else { continue };
+            let begun = laps.begin();
+            work.score(snapshot, node);
+            let (plugin, point, ending) = (run.plugin, Point::Score, Ending::Success);
+            laps.end(begun, Timed::Plugin { plugin, point, ending });
+        }
     }
 
     fn run_filter(&self, run: &FilterRun, snapshot: &Snapshot, node: NodeIx) -> Verdict {

@@ -204,6 +204,7 @@ fn told(attempt: &Attempt) -> Result<(String, Option<String>), String> {
         }
         Outcome::Reject(reject) => Err(reject.why.message()),
         Outcome::Skip { reason } => Err((*reason).to_owned()),
+        Outcome::Ask(_) | Outcome::AskRoom(_) => Err("others are asked".to_owned()),
     }
 }
 

@@ -3,10 +3,14 @@
 //! Each class that is on has a group (`LSR`, `LS`, `BE`) with the ways and the bandwidth of its
 //! configuration, and the threads of its pods in it; a pod with a wish of its own has a group of its own.
 //! New threads start in their parent's group, so a round only has to look for pods that are new.
-//! A group that nobody wants any more is removed, and its threads fall back into the root's.
+//!
+//! A group that we made and nobody wants any more is removed, and its threads fall back into the root's;
+//! one that was there before us gets back what it had. Which is which is on disk before it is touched.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use api::metadata::pod::{ResctrlConfig, ResctrlShare};
@@ -18,11 +22,14 @@ use host::fs::HostFs;
 use host::resctrl::{Group, Info, Resctrl, Resource as Part, Schemata};
 use host::{FileError, Reading};
 use qos::cache::{self, Vendor, Ways, bandwidth, ways};
+use serde::{Deserialize, Serialize};
 use tracing::warn;
 use units::Percent;
 
 use super::facts::Facts;
 use super::why::{Line, NODE, Resource, Why};
+use crate::durable;
+use crate::object::chain;
 
 /// Groups of classes, which the reference calls the same.
 const CLASSES: [(StrategyClass, &str); 3] =
@@ -31,11 +38,37 @@ const CLASSES: [(StrategyClass, &str); 3] =
 /// Groups of single pods begin so.
 const OF_POD: &str = "koordlet-";
 
+/// What was there before us; the names are ours to use, not ours alone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Kept {
+    group: String,
+    /// `None` for a group that we made.
+    found: Option<Found>,
+}
+
+/// A group as somebody else left it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Found {
+    schemata: String,
+    tasks: BTreeSet<u32>,
+}
+
 /// What is remembered from round to round.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Cache {
+    path: PathBuf,
+    kept: BTreeMap<String, Kept>,
     /// What was told already.
     told: BTreeSet<String>,
+}
+
+/// Why a group is not as it should be.
+#[derive(Debug, thiserror::Error)]
+enum CacheError {
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error("what was found cannot be kept in {}", path.display())]
+    Unkept { path: PathBuf, source: io::Error },
 }
 
 /// A group as it should be.
@@ -56,51 +89,183 @@ struct Machine {
 }
 
 impl Cache {
+    /// Reads what an earlier life found; a list that cannot be read is begun anew.
+    pub(super) fn open(path: PathBuf) -> Self {
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        let kept: Vec<Kept> = serde_json::from_str(&text).unwrap_or_default();
+        let kept = kept.into_iter().map(|kept| (kept.group.clone(), kept)).collect();
+        Self { path, kept, told: BTreeSet::new() }
+    }
+
+    /// How many groups are not as they were found.
+    pub(super) fn held(&self) -> usize {
+        self.kept.len()
+    }
+
     /// Brings the groups where they should be; what they get, and why.
     pub(super) fn round(&mut self, facts: &Facts<'_>) -> Vec<Why> {
         let Some(machine) = Machine::find(facts) else { return Vec::new() };
         let wanted = wanted(facts, &machine);
         for wanted in &wanted {
-            let brought = bring(facts, &machine.resctrl, wanted);
+            let brought = self.bring(facts, &machine.resctrl, wanted);
             self.tell(wanted.group.name(), brought);
         }
         let names: BTreeSet<&str> = wanted.iter().map(|wanted| wanted.group.name()).collect();
-        self.remove_but(&machine.resctrl, &names);
+        self.return_but(&machine.resctrl, &names);
+        if facts.is_on(AgentGate::Resctrl) {
+            self.remove_orphans(facts, &machine.resctrl, &names);
+        }
         wanted.iter().map(|wanted| explain(facts, wanted)).collect()
     }
 
-    /// Removes every group of ours.
+    /// Gives every group back.
     pub(super) fn give_back(&mut self, fs: &Arc<dyn HostFs>) {
-        if let Reading::Value(resctrl) = Resctrl::find(fs.clone()) {
-            self.remove_but(&resctrl, &BTreeSet::new());
+        match Resctrl::find(fs.clone()) {
+            Reading::Value(resctrl) => self.return_but(&resctrl, &BTreeSet::new()),
+            // Whoever took the file system away took the groups with it.
+            Reading::Unsupported | Reading::Gone => self.forget(|_| false),
         }
     }
 
-    fn remove_but(&mut self, resctrl: &Resctrl, wanted: &BTreeSet<&str>) {
-        let groups = resctrl.groups().unwrap_or_default();
-        let ours = |name: &str| {
-            name.starts_with(OF_POD) || CLASSES.iter().any(|(_, class)| *class == name)
+    /// Makes the group, and writes what differs.
+    fn bring(
+        &mut self,
+        facts: &Facts<'_>,
+        resctrl: &Resctrl,
+        wanted: &Wanted,
+    ) -> Result<(), CacheError> {
+        let Wanted { group, schemata, pods } = wanted;
+        let found = resctrl.schemata(group)?.value();
+        self.keep(resctrl, group, found.as_ref())?;
+        let now = match found {
+            Some(now) => now,
+            None => {
+                resctrl.make(group)?;
+                resctrl.schemata(group)?.value().unwrap_or_default()
+            }
         };
-        for group in groups.iter().filter(|group| ours(group.name())) {
-            if !wanted.contains(group.name()) {
-                self.tell(group.name(), resctrl.remove(group));
+        for part in schemata.resources() {
+            if now.get(part) != schemata.get(part) {
+                resctrl.set(group, part, schemata)?;
+            }
+        }
+        let inside = tasks(resctrl, group)?;
+        for pod in pods {
+            for container in facts.children(pod) {
+                for thread in threads(facts, &container) {
+                    if !inside.contains(&thread) {
+                        // One that ended meanwhile is gone, which is fine.
+                        resctrl.add_task(group, thread)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Remembers a group before it is touched for the first time.
+    fn keep(
+        &mut self,
+        resctrl: &Resctrl,
+        group: &Group,
+        found: Option<&Schemata>,
+    ) -> Result<(), CacheError> {
+        let name = group.name();
+        if self.kept.contains_key(name) {
+            return Ok(());
+        }
+        let found = match found {
+            Some(schemata) => {
+                let tasks = tasks(resctrl, group)?;
+                Some(Found { schemata: schemata.to_string(), tasks })
+            }
+            None => None,
+        };
+        self.kept.insert(name.to_owned(), Kept { group: name.to_owned(), found });
+        self.save().map_err(|source| {
+            self.kept.remove(name);
+            CacheError::Unkept { path: self.path.clone(), source }
+        })
+    }
+
+    /// Gives back every group that is not wanted.
+    fn return_but(&mut self, resctrl: &Resctrl, wanted: &BTreeSet<&str>) {
+        let unwanted: Vec<Kept> = self
+            .kept
+            .values()
+            .filter(|kept| !wanted.contains(kept.group.as_str()))
+            .cloned()
+            .collect();
+        let mut returned = BTreeSet::new();
+        for kept in unwanted {
+            let Some(group) = Group::new(&kept.group) else { continue };
+            let result = give_back(resctrl, &group, kept.found.as_ref()).map_err(CacheError::from);
+            if result.is_ok() {
+                returned.insert(kept.group.clone());
+            }
+            self.tell(&kept.group, result);
+        }
+        self.forget(|name| !returned.contains(name));
+    }
+
+    /// Groups of pods that are gone, whoever made them: the kernel has few.
+    fn remove_orphans(&mut self, facts: &Facts<'_>, resctrl: &Resctrl, wanted: &BTreeSet<&str>) {
+        let groups = resctrl.groups().unwrap_or_default();
+        let is_gone = |uid: &str| !facts.scene.pods.values().any(|pod| pod.view.uid == uid);
+        for group in groups.iter().filter(|group| !wanted.contains(group.name())) {
+            if group.name().strip_prefix(OF_POD).is_some_and(is_gone) {
+                self.tell(group.name(), resctrl.remove(group).map_err(CacheError::from));
             }
         }
     }
 
+    fn forget(&mut self, stays: impl Fn(&str) -> bool) {
+        let before = self.kept.len();
+        self.kept.retain(|name, _| stays(name));
+        if self.kept.len() != before {
+            // What is listed too long is looked at when it is given back once more.
+            let _ = self.save();
+        }
+    }
+
+    fn save(&self) -> io::Result<()> {
+        let kept: Vec<&Kept> = self.kept.values().collect();
+        durable::replace(&self.path, serde_json::to_string(&kept)?.as_bytes())
+    }
+
     /// A failure is said once; the kernel has few groups, and they may be used up.
-    fn tell(&mut self, group: &str, result: Result<(), FileError>) {
+    fn tell(&mut self, group: &str, result: Result<(), CacheError>) {
         match result {
             Ok(()) => {
                 self.told.remove(group);
             }
             Err(error) => {
                 if self.told.insert(group.to_owned()) {
-                    warn!(group, %error, "cannot divide the cache as configured");
+                    warn!(group, error = chain(&error), "cannot divide the cache as configured");
                 }
             }
         }
     }
+}
+
+/// A group of ours goes; somebody else's gets its lines back and loses the threads that we put in.
+fn give_back(resctrl: &Resctrl, group: &Group, found: Option<&Found>) -> Result<(), FileError> {
+    let Some(found) = found else { return resctrl.remove(group) };
+    let Some(now) = resctrl.schemata(group)?.value() else { return Ok(()) };
+    let before = Schemata::parse(found.schemata.as_bytes()).unwrap_or_default();
+    for part in before.resources() {
+        if now.get(part) != before.get(part) {
+            resctrl.set(group, part, &before)?;
+        }
+    }
+    for thread in tasks(resctrl, group)?.difference(&found.tasks) {
+        resctrl.add_task(&Group::root(), *thread)?;
+    }
+    Ok(())
+}
+
+fn tasks(resctrl: &Resctrl, group: &Group) -> Result<BTreeSet<u32>, FileError> {
+    Ok(resctrl.tasks(group)?.value().unwrap_or_default().into_iter().collect())
 }
 
 impl Machine {
@@ -210,36 +375,6 @@ fn of_pod(machine: &Machine, config: &ResctrlConfig) -> Option<Schemata> {
         }
     }
     (schemata != Schemata::default()).then_some(schemata)
-}
-
-/// Makes the group, and writes what differs.
-fn bring(facts: &Facts<'_>, resctrl: &Resctrl, wanted: &Wanted) -> Result<(), FileError> {
-    let Wanted { group, schemata, pods } = wanted;
-    let now = match resctrl.schemata(group)?.value() {
-        Some(now) => now,
-        None => {
-            resctrl.make(group)?;
-            resctrl.schemata(group)?.value().unwrap_or_default()
-        }
-    };
-    for part in schemata.resources() {
-        if now.get(part) != schemata.get(part) {
-            resctrl.set(group, part, schemata)?;
-        }
-    }
-    let inside: BTreeSet<u32> =
-        resctrl.tasks(group)?.value().unwrap_or_default().into_iter().collect();
-    for pod in pods {
-        for container in facts.children(pod) {
-            for thread in threads(facts, &container) {
-                if !inside.contains(&thread) {
-                    // One that ended meanwhile is gone, which is fine.
-                    resctrl.add_task(group, thread)?;
-                }
-            }
-        }
-    }
-    Ok(())
 }
 
 /// The threads of a group.

@@ -8,6 +8,7 @@ use api::qos::{KubeQos as KubeClass, QosClass};
 use host::cgroup::{CgroupPath, Knob, KubeQos, Layout, Setting, Tree, Version};
 use host::probe::{Answer, Live};
 use host::{Limit, Reading};
+use qos::wake::Verdict;
 use units::{CpuSet, Micros, MilliCpu, Percent};
 
 use super::Scene;
@@ -78,9 +79,16 @@ pub struct Facts<'a> {
     pub scene: &'a Scene,
     pub topology: Option<&'a Topology>,
     pub metrics: &'a Metrics,
+    /// What the probe of wake-up delays found.
+    pub wake: Option<&'a Verdict>,
 }
 
 impl<'a> Facts<'a> {
+    /// One part of the NodeSLO's extensions.
+    pub fn extension(&self, name: &str) -> Option<&'a serde_json::Value> {
+        self.slo().extensions.as_ref()?.get(name)
+    }
+
     pub fn is_on(&self, gate: AgentGate) -> bool {
         self.settings.gates.is_on(gate)
     }

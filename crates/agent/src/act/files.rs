@@ -108,6 +108,11 @@ impl Files {
         }
     }
 
+    /// Where this is kept.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     pub fn post(&mut self, owner: &'static str, wishes: Vec<FileWish>) {
         let old = self.wishes.get(owner).cloned().unwrap_or_default();
         if old != wishes {

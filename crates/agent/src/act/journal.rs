@@ -6,11 +6,17 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use api::protocol::metric::agent::internal::{
+    BE_SUPPRESS, BE_SUPPRESS_BE_USED, BE_SUPPRESS_LS_USED,
+};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use units::MilliCpu;
 
 use super::Why;
+use crate::exposition::Group;
+use crate::waits::Wait;
 
 /// Changes that are kept.
 const CHANGES: usize = 1_024;
@@ -25,6 +31,41 @@ struct Inner {
     switch: Switch,
     decisions: BTreeMap<&'static str, Vec<Decided>>,
     changes: VecDeque<Noted>,
+    suppressed: Option<Suppressed>,
+    waiting: Waiting,
+}
+
+/// Says who waits, when it is asked; nothing before the agent measures.
+#[derive(Clone, Default)]
+struct Waiting(Option<Arc<dyn Fn() -> Option<Vec<Wait>> + Send + Sync>>);
+
+impl std::fmt::Debug for Waiting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Waiting").field(&self.0.is_some()).finish()
+    }
+}
+
+/// Suppression in numbers, at the last decision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Suppressed {
+    /// How best-effort is held back: `cpuset` or `cfsQuota`.
+    pub policy: &'static str,
+    /// What best-effort may use.
+    pub granted: MilliCpu,
+    /// What everyone above best-effort uses.
+    pub protected: MilliCpu,
+    /// What best-effort uses.
+    pub used: MilliCpu,
+}
+
+impl Suppressed {
+    pub fn fill(&self, group: &mut Group) {
+        // Exact up to 2^53 milli-cores.
+        let cores = |milli: MilliCpu| milli.0 as f64 / 1_000.0;
+        group.set(&BE_SUPPRESS, &[self.policy], cores(self.granted));
+        group.set(&BE_SUPPRESS_LS_USED, &[], cores(self.protected));
+        group.set(&BE_SUPPRESS_BE_USED, &[], cores(self.used));
+    }
 }
 
 /// Whether the agent acts.
@@ -59,7 +100,7 @@ pub struct Noted {
     pub place: String,
     /// `None` when it went back to what was found.
     pub owner: Option<String>,
-    /// `written`, `refused`, `unsupported`, `taken over`, `unledgered`.
+    /// `written`, `refused`, `unsupported`, `taken over`, `unledgered`, `asked` (for memory).
     pub outcome: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub old: String,
@@ -76,6 +117,9 @@ pub struct Page {
     pub decisions: Vec<Decided>,
     /// Newest first.
     pub changes: Vec<Noted>,
+    /// Online pods that waited, the worst first; absent where nobody measures it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<Vec<Wait>>,
 }
 
 impl Journal {
@@ -119,6 +163,20 @@ impl Journal {
         inner.switch = switch;
     }
 
+    /// Notes what suppression came to; `None` when nothing is held back.
+    pub fn suppress(&self, suppressed: Option<Suppressed>) {
+        self.0.lock().suppressed = suppressed;
+    }
+
+    /// Where the page learns who waits.
+    pub fn ask_who_waits(&self, ask: impl Fn() -> Option<Vec<Wait>> + Send + Sync + 'static) {
+        self.0.lock().waiting = Waiting(Some(Arc::new(ask)));
+    }
+
+    pub fn suppressed(&self) -> Option<Suppressed> {
+        self.0.lock().suppressed
+    }
+
     pub fn switch(&self) -> Switch {
         self.0.lock().switch.clone()
     }
@@ -131,12 +189,15 @@ impl Journal {
     }
 
     pub fn page(&self) -> Page {
+        let waiting = self.0.lock().waiting.clone();
+        let waits = waiting.0.and_then(|ask| ask());
         let inner = self.0.lock();
         Page {
             node: inner.node.clone(),
             switch: inner.switch.clone(),
             decisions: inner.decisions.values().flatten().cloned().collect(),
             changes: inner.changes.iter().cloned().collect(),
+            waits,
         }
     }
 }
@@ -158,6 +219,29 @@ mod tests {
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
+    }
+
+    #[test]
+    fn suppression_has_the_gauges_of_the_reference() {
+        let journal = Journal::new("n1");
+        let exposition = crate::exposition::Exposition::new("n1");
+        let live = journal.clone();
+        exposition.read_live(move |group| live.suppressed().iter().for_each(|one| one.fill(group)));
+        assert!(!exposition.text(None).contains("be_suppress"), "nothing is held back");
+        journal.suppress(Some(Suppressed {
+            policy: "cpuset",
+            granted: MilliCpu(5_000),
+            protected: MilliCpu(4_250),
+            used: MilliCpu(1_500),
+        }));
+        let text = exposition.text(None);
+        for want in [
+            r#"koordlet_be_suppress_cpu_cores{node="n1",type="cpuset"} 5"#,
+            r#"koordlet_be_suppress_ls_used_cpu_cores{node="n1"} 4.25"#,
+            r#"koordlet_be_suppress_be_used_cpu_cores{node="n1"} 1.5"#,
+        ] {
+            assert!(text.contains(want), "{want} is not in\n{text}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! ```text
 //! every second           strategies that follow load: suppress, burst, memory, ...
 //! when the scene changes strategies that follow pods: batch, bind, identity, ... (and every 10 s)
+//! four times a second    whether the online side waits for memory
 //! twenty times a second  the frame around best-effort, while suppression is on
 //! ```
 //!
@@ -20,17 +21,20 @@ use jiff::Timestamp;
 use qos::claim::{Bound, Value};
 use qos::frame;
 use tracing::{debug, info, warn};
-use units::{MilliCpu, Percent, Rounding};
+use units::{Bytes, MilliCpu, Percent, Rounding};
 
-use super::cache::Cache;
+use super::besides::{self, Besides};
+use super::emergency::{Emergency, Sight};
 use super::facts::{Facts, Kernel, Settings};
 use super::files::{FileChange, Files};
 use super::journal::{Journal, Noted, Switch};
 use super::reflex::{Grant, IDLE_TICK, Reflex};
 use super::strategy::{self, Memory};
+use super::wake::{self, Prober, WakeProbe};
 use super::why::Decision;
-use super::{Arbiter, Change, Ledger, Outcome, Place, Scene, Wish};
+use super::{Arbiter, Change, Ledger, Outcome, Place, Scene, Wish, gauges};
 use crate::audit::{Audit, Record, Subject};
+use crate::exposition::Exposition;
 use crate::series::Metrics;
 use crate::topology::Topology;
 
@@ -44,8 +48,9 @@ const FLOOR: MilliCpu = MilliCpu(2_000);
 /// Owner of the frame around best-effort.
 const FRAME: &str = "frame";
 
-/// The strategy that divides the cache, which has groups of its own to write to.
-const CACHE: &str = "cache";
+/// Who else says why.
+const WAKE: &str = "wake";
+const EMERGENCY: &str = "emergency";
 
 /// What a round looks at, besides what the rounds know themselves.
 #[derive(Debug, Clone)]
@@ -139,7 +144,9 @@ pub struct Rounds {
     kernel: Option<Kernel>,
     arbiter: Arbiter,
     files: Files,
-    cache: Cache,
+    besides: Besides,
+    wake: WakeProbe,
+    emergency: Emergency,
     memory: Memory,
     reflex: Option<Reflex>,
     grant: Option<Grant>,
@@ -147,6 +154,7 @@ pub struct Rounds {
     limited: Vec<CgroupPath>,
     journal: Journal,
     audit: Audit,
+    exposition: Option<Exposition>,
     scene: Option<Arc<Scene>>,
     topology: Option<Arc<Topology>>,
     next_round: Duration,
@@ -168,8 +176,10 @@ impl Rounds {
     ) -> Self {
         Self {
             arbiter: Arbiter::new(tree.clone(), ledger),
+            besides: Besides::open(&tree, files.path()),
+            wake: WakeProbe::default(),
+            emergency: Emergency::default(),
             files,
-            cache: Cache::default(),
             settings,
             tree,
             layout,
@@ -180,6 +190,7 @@ impl Rounds {
             limited: Vec::new(),
             journal,
             audit,
+            exposition: None,
             scene: None,
             topology: None,
             next_round: Duration::ZERO,
@@ -187,6 +198,24 @@ impl Rounds {
             is_off: false,
             told: BTreeSet::new(),
         }
+    }
+
+    /// With a program that measures how late threads wake up.
+    pub fn probing(mut self, prober: Prober) -> Self {
+        self.wake = WakeProbe::new(prober);
+        self
+    }
+
+    /// With metrics.
+    pub fn publishing(mut self, exposition: Exposition) -> Self {
+        self.exposition = Some(exposition);
+        self
+    }
+
+    /// What a test replaces: cookies, drivers of the network, the probe; and where things are kept.
+    #[cfg(test)]
+    pub(super) fn parts(&mut self) -> (&mut Besides, &mut WakeProbe, &std::path::Path) {
+        (&mut self.besides, &mut self.wake, self.files.path())
     }
 
     /// How long the thread may sleep after a tick.
@@ -201,7 +230,8 @@ impl Rounds {
 
     /// How many files are not as they were found.
     fn held(&self) -> usize {
-        self.arbiter.held().len().saturating_add(self.files.held())
+        let held = [self.files.held(), self.besides.held()];
+        held.into_iter().fold(self.arbiter.held().len(), usize::saturating_add)
     }
 
     /// Why places are as they are.
@@ -229,6 +259,7 @@ impl Rounds {
             self.round(now, at, inputs);
         }
         self.reflex(now, inputs);
+        self.look_for_emergency(now, at, inputs);
         self.settle(now, at);
         if is_round {
             let dirty = self.held();
@@ -242,13 +273,20 @@ impl Rounds {
             info!(by, "giving every kernel file back");
             self.arbiter.withdraw_all();
             self.files.withdraw_all();
-            self.cache.give_back(&self.tree.shared_fs());
+            self.wake.stop();
             self.memory = Memory::default();
+            self.emergency = Emergency::default();
             (self.reflex, self.grant) = (None, None);
-            for turn in TURNS {
-                self.journal.decided(turn.name, Vec::new(), at);
+            let others = besides::OWNERS.into_iter().chain([WAKE, EMERGENCY]);
+            for name in TURNS.iter().map(|turn| turn.name).chain(others) {
+                self.journal.decided(name, Vec::new(), at);
             }
-            self.journal.decided(CACHE, Vec::new(), at);
+            self.journal.suppress(None);
+            self.next_round = now;
+        }
+        if now >= self.next_round {
+            self.next_round = now.saturating_add(self.settings.interval);
+            self.besides.give_back(&self.tree);
         }
         self.settle(now, at);
         let dirty = self.held();
@@ -257,7 +295,11 @@ impl Rounds {
 
     /// Asks the strategies whose turn it is.
     fn round(&mut self, now: Duration, at: Timestamp, inputs: &Inputs) {
-        let kernel = *self.kernel.get_or_insert_with(|| Kernel::probe(&self.tree, &self.layout));
+        let kernel = *self.kernel.get_or_insert_with(|| {
+            wake::sweep(&self.tree, &self.layout.kubepods());
+            Kernel::probe(&self.tree, &self.layout)
+        });
+        let verdict = self.wake.verdict().cloned();
         let same_scene = self.scene.as_ref().is_some_and(|old| Arc::ptr_eq(old, &inputs.scene));
         let same_topology = match (&self.topology, &inputs.topology) {
             (Some(old), Some(new)) => Arc::ptr_eq(old, new),
@@ -279,6 +321,7 @@ impl Rounds {
             scene: &inputs.scene,
             topology: inputs.topology.as_deref(),
             metrics: &inputs.metrics,
+            wake: verdict.as_ref(),
         };
         for turn in TURNS.iter().filter(|turn| !turn.is_slow || is_slow_due) {
             let is_on = facts.is_on(turn.gate) || turn.gate == AgentGate::BECPUSuppress;
@@ -296,9 +339,19 @@ impl Rounds {
             self.journal.decided(turn.name, decision.whys, at);
         }
         if is_slow_due {
-            let whys = self.cache.round(&facts);
-            self.journal.decided(CACHE, whys, at);
+            let exposition = self.exposition.as_ref();
+            let files = self.besides.round(&facts, &self.journal, exposition, at);
+            self.files.post(besides::COOKIES, files);
         }
+        self.journal.suppress(strategy::suppress::measured(&facts, &self.memory.suppress));
+        if self.wake.round(&facts, &strategy::identity::open_modes(&facts)) {
+            // Whoever follows the verdict is asked in the next round.
+            self.next_slow = now;
+            if let (Some(exposition), Some(verdict)) = (&self.exposition, self.wake.verdict()) {
+                gauges::wake(exposition, verdict);
+            }
+        }
+        self.journal.decided(WAKE, self.wake.whys(), at);
         self.follow_suppression(inputs);
     }
 
@@ -354,6 +407,43 @@ impl Rounds {
             };
             self.arbiter.post(FRAME, reflex.wishes(grant, limited), None);
         }
+    }
+
+    /// Looks whether the online side waits for memory, and does what helps at once.
+    fn look_for_emergency(&mut self, now: Duration, at: Timestamp, inputs: &Inputs) {
+        let sight = Sight {
+            now,
+            tree: &self.tree,
+            layout: &self.layout,
+            scene: &inputs.scene,
+            metrics: &inputs.metrics,
+        };
+        let Some(looked) = self.emergency.look(&sight) else { return };
+        if let Some(bytes) = looked.reclaims {
+            let why = looked.whys.first().map(|why| why.headline.clone());
+            self.note_reclaim(bytes, why.unwrap_or_default(), at);
+        }
+        self.arbiter.post(EMERGENCY, looked.wishes, looked.until);
+        self.journal.decided(EMERGENCY, looked.whys, at);
+    }
+
+    fn note_reclaim(&self, bytes: Bytes, why: String, at: Timestamp) {
+        let place = Place::new(self.tier(), Knob::MemoryReclaim).to_string();
+        let message = format!("asked for {bytes}: {why}");
+        self.audit.record(Record {
+            subject: Subject::Group,
+            name: place.clone(),
+            ..Record::node(at, 3, EMERGENCY, message)
+        });
+        self.journal.note(Noted {
+            at,
+            place,
+            owner: Some(EMERGENCY.to_owned()),
+            outcome: "asked".to_owned(),
+            old: String::new(),
+            new: bytes.0.to_string(),
+            why,
+        });
     }
 
     fn settle(&mut self, now: Duration, at: Timestamp) {

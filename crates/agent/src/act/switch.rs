@@ -23,7 +23,9 @@ use host::fs::HostFs;
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
+use super::besides::{self, Besides};
 use super::ledger::{self, Entry};
+use super::wake;
 use super::{Arbiter, Files, Ledger, LedgerError, Place, Scene};
 use crate::durable::{self, PRIVATE};
 
@@ -103,10 +105,10 @@ pub fn open_ledger(dir: &Path) -> Result<Ledger, SwitchError> {
     let boot = fs::read_to_string(BOOT_ID).unwrap_or_default();
     let (mark, path) = (dir.join(BOOT), dir.join(LEDGER));
     if fs::read_to_string(&mark).ok().as_deref() != Some(&boot) {
-        for path in [&path, &dir.join(FILES)] {
-            match fs::remove_file(path) {
+        for path in std::iter::once(path.clone()).chain(lists(dir)) {
+            match fs::remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(failed(path)(error));
+                    return Err(failed(&path)(error));
                 }
                 _ => {}
             }
@@ -119,6 +121,23 @@ pub fn open_ledger(dir: &Path) -> Result<Ledger, SwitchError> {
 /// Opens what was found in files that are no control groups. Call it after [`open_ledger`].
 pub fn open_files(dir: &Path, fs: Arc<dyn HostFs>) -> Files {
     Files::open(fs, &dir.join(FILES))
+}
+
+/// The lists of what is kept besides the ledger: each is an array, empty when nothing is held.
+fn lists(dir: &Path) -> Vec<PathBuf> {
+    let files = dir.join(FILES);
+    let mut lists = besides::lists(&files).to_vec();
+    lists.push(files);
+    lists
+}
+
+/// What those lists hold, one by one.
+fn listed(dir: &Path) -> Vec<String> {
+    let read = |path: &PathBuf| -> Vec<serde_json::Value> {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        serde_json::from_str(&text).unwrap_or_default()
+    };
+    lists(dir).iter().flat_map(read).map(|kept| kept.to_string()).collect()
 }
 
 /// Turns acting on; whether it was off.
@@ -136,7 +155,7 @@ pub fn turn_on(dir: &Path) -> Result<bool, SwitchError> {
 pub fn turn_off(dir: &Path, tree: &Tree, lock: &Path, off: &Off) -> Result<Given, SwitchError> {
     let path = dir.join(OFF);
     let failed = |source| SwitchError::File { path: path.clone(), source };
-    let held = held(dir);
+    let (held, listed_before) = (held(dir), listed(dir).len());
     fs::create_dir_all(dir).map_err(failed)?;
     let text = serde_json::to_string(off).map_err(|error| failed(error.into()))?;
     durable::replace(&path, (text + "\n").as_bytes()).map_err(failed)?;
@@ -146,7 +165,7 @@ pub fn turn_off(dir: &Path, tree: &Tree, lock: &Path, off: &Off) -> Result<Given
             give_back(dir, tree, end)?;
             break false;
         }
-        if self::held(dir).is_empty() {
+        if self::held(dir).is_empty() && listed(dir).is_empty() {
             break true;
         }
         if Instant::now() >= end {
@@ -154,7 +173,8 @@ pub fn turn_off(dir: &Path, tree: &Tree, lock: &Path, off: &Off) -> Result<Given
         }
         std::thread::sleep(Duration::from_millis(50));
     };
-    Ok(Given { held: held.len(), left: not_as_found(tree, &held), by_agent })
+    let count = held.len().saturating_add(listed_before);
+    Ok(Given { held: count, left: not_as_found(tree, &held), by_agent })
 }
 
 /// Gives everything back from the ledger alone.
@@ -162,11 +182,14 @@ pub fn give_back(dir: &Path, tree: &Tree, end: Instant) -> Result<(), SwitchErro
     let start = Instant::now();
     let mut arbiter = Arbiter::new(tree.clone(), open_ledger(dir)?);
     let mut files = open_files(dir, tree.shared_fs());
-    super::cache::Cache::default().give_back(&tree.shared_fs());
+    let mut besides = Besides::open(tree, files.path());
+    wake::sweep_everywhere(tree);
     loop {
+        besides.give_back(tree);
         arbiter.settle(start.elapsed());
         files.settle(start.elapsed());
-        if arbiter.is_clean() && files.held() == 0 || Instant::now() >= end {
+        let is_clean = arbiter.is_clean() && files.held() == 0 && besides.held() == 0;
+        if is_clean || Instant::now() >= end {
             return Ok(());
         }
         std::thread::sleep(Duration::from_millis(100));
@@ -175,7 +198,7 @@ pub fn give_back(dir: &Path, tree: &Tree, end: Instant) -> Result<(), SwitchErro
 
 /// Files that are not as they were found, for people.
 pub fn held_places(dir: &Path) -> Vec<String> {
-    held(dir).keys().map(ToString::to_string).collect()
+    held(dir).keys().map(ToString::to_string).chain(listed(dir)).collect()
 }
 
 /// What the ledger tells, without touching it.

@@ -1,8 +1,12 @@
 mod bursts;
 mod chaos;
+mod cookies;
+mod emergency;
 mod four_classes;
+mod network;
 mod off;
 mod others;
 mod rig;
+mod wake;
 mod weights;
 mod wishes;

@@ -35,5 +35,12 @@ pub const COLLECTOR_FAILURES: Metric = gauge(
     &["collector"],
 );
 
+pub const WAKE_DELAY: Metric = gauge(
+    "tidepool_agent_wake_delay_seconds",
+    "How late a thread of the online side wakes up beside best-effort work, as measured at start, by \
+     mode: W least weight, P idle groups.",
+    &["mode", "quantile", "chosen"],
+);
+
 pub(super) const ALL: &[Metric] =
-    &[LOOP_AGE, NODE_METRIC_WRITES, SERIES_POINTS, COLLECTOR_FAILURES];
+    &[LOOP_AGE, NODE_METRIC_WRITES, SERIES_POINTS, COLLECTOR_FAILURES, WAKE_DELAY];

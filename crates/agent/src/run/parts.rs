@@ -39,6 +39,7 @@ use crate::server::{self, Shown};
 use crate::topology::SharedTopology;
 use crate::topology::publish::KubeletSource;
 use crate::view::{Clock, SharedWorld, World};
+use crate::waits::waits;
 use crate::{device, evict, measured, pleg, status, topology, world};
 
 /// How long threads may take to stop; the process has ten seconds.
@@ -305,6 +306,12 @@ impl Agent {
         self.exposition.read_live(move |group| {
             measured::fill(group, &live, &world.load(), clock.now());
         });
+        let (seen, world) = (metrics.clone(), self.world.clone());
+        self.journal.ask_who_waits(move || waits(&seen, &world.load()));
+        let journal = self.journal.clone();
+        self.exposition.read_live(move |group| {
+            journal.suppressed().iter().for_each(|suppressed| suppressed.fill(group));
+        });
         let part = self.health.part("samples");
         let (seen, stop) = (metrics.clone(), self.stop.clone());
         self.spawn("samples", watch_samples(seen, clock, interval, part, stop));
@@ -390,7 +397,11 @@ impl Agent {
         let (journal, audit) = (self.journal.clone(), self.audit.clone());
         let files = act::switch::open_files(&acting.dir, self.config.host.clone());
         let layout = self.layout.clone();
-        let rounds = Rounds::new(settings, tree.clone(), layout, ledger, files, journal, audit);
+        let mut rounds = Rounds::new(settings, tree.clone(), layout, ledger, files, journal, audit)
+            .publishing(self.exposition.clone());
+        if let Some(prober) = acting.prober {
+            rounds = rounds.probing(prober);
+        }
         let watching = Watching {
             scene: self.scene.clone(),
             topology: self.topology.clone(),

@@ -37,6 +37,8 @@ pub mod manager {
     pub const EXTERNAL_METRICS: &str = "/external-metrics";
     /// Before a node's name: where its batch and mid resources come from. Ours.
     pub const DEBUG_NODE_RESOURCE: &str = "/debug/noderesource/";
+    /// Which profiles mean a pod, and what they change. Ours.
+    pub const DEBUG_ADMISSION: &str = "/debug/admission/explain";
     pub const HEALTHZ: &str = "/healthz";
     pub const READYZ: &str = "/readyz";
     pub const WEBHOOK_READY_CHECK: &str = "webhook-ready";

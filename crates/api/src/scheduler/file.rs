@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use units::GoDuration;
 
+use super::extender::Extender;
+
 /// The whole file.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
@@ -97,23 +99,4 @@ pub struct PluginSet {
 pub struct Mention {
     pub name: String,
     pub weight: Option<i32>,
-}
-
-/// A scheduler extender, of which none is called yet.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, rename_all = "camelCase")]
-pub struct Extender {
-    pub url_prefix: String,
-    pub filter_verb: String,
-    pub preempt_verb: String,
-    pub prioritize_verb: String,
-    pub weight: Option<i64>,
-    pub bind_verb: String,
-    #[serde(rename = "enableHTTPS")]
-    pub enable_https: bool,
-    pub tls_config: Option<Value>,
-    pub http_timeout: Option<GoDuration>,
-    pub node_cache_capable: bool,
-    pub managed_resources: Vec<Value>,
-    pub ignorable: bool,
 }

@@ -10,7 +10,7 @@ use super::args::{Arguments, Completed, DynamicResourcesArgs};
 use super::file::{Election, File, FileProfile, PluginConfig};
 use super::limits::{Limits, Out};
 use super::plugins::{Known, PLUGINS};
-use super::{Configuration, KIND, Lease, Point, Points, Profile, VERSIONS, merge};
+use super::{Configuration, KIND, Lease, Point, Points, Profile, VERSIONS, extender, merge};
 use crate::finding::{Code, Finding, Severity};
 use crate::json::{self, Node, Step, Value};
 use crate::protocol::name::SCHEDULER_PROFILE;
@@ -41,6 +41,7 @@ fn read(node: &Node, findings: &mut Vec<Finding>) -> Option<Configuration> {
     }
     let file: File = fit(node, "", findings)?;
     check_numbers(&file, findings);
+    extender::check(&file.extenders, findings);
     let lease = read_lease(&file.leader_election, findings);
     let profiles = read_profiles(node, &file.profiles, findings);
     let seconds = |seconds: Option<i64>, default| {
@@ -53,6 +54,7 @@ fn read(node: &Node, findings: &mut Vec<Finding>) -> Option<Configuration> {
         initial_backoff: seconds(file.pod_initial_backoff_seconds, 1),
         max_backoff: seconds(file.pod_max_backoff_seconds, 10),
         profiles,
+        extenders: file.extenders,
     })
 }
 
@@ -126,16 +128,6 @@ fn check_numbers(file: &File, findings: &mut Vec<Finding>) {
         findings.push(out_of_range("podMaxBackoffSeconds", max, rule, "use 10, the default"));
     }
     check_percentage("percentageOfNodesToScore", file.percentage_of_nodes_to_score, findings);
-    if !file.extenders.is_empty() {
-        findings.push(
-            Finding::warning(
-                Code::NotImplemented,
-                "extenders are not implemented yet, ignored",
-                "remove them, or keep kube-scheduler for these pods",
-            )
-            .path("extenders"),
-        );
-    }
 }
 
 fn check_percentage(path: &str, percentage: Option<i32>, findings: &mut Vec<Finding>) {

@@ -266,11 +266,63 @@ fn everything_wrong_is_said_with_its_line() {
 #[test]
 fn what_has_no_effect_is_said_and_loads() {
     let text = format!(
-        "{HEAD}percentageOfNodesToScore: 30\nextenders: [{{urlPrefix: 'http://x'}}]\nprofiles: [{{percentageOfNodesToScore: 0}}]\n"
+        "{HEAD}percentageOfNodesToScore: 30\nprofiles: [{{percentageOfNodesToScore: 0}}]\n"
     );
     let (configuration, findings) = load("file", &text);
     assert!(configuration.is_some());
-    assert_eq!(brief(&findings), ["TP1014 3:27 percentageOfNodesToScore", "TP1403 4:12 extenders"]);
+    assert_eq!(brief(&findings), ["TP1014 3:27 percentageOfNodesToScore"]);
+}
+
+#[test]
+fn extenders_are_read_and_judged() {
+    let load = |text: &str| load("file", &format!("{HEAD}extenders:\n{text}"));
+    let good = "- {urlPrefix: 'http://x:1/y', filterVerb: filter, bindVerb: bind, ignorable: true}
+- urlPrefix: https://z
+  prioritizeVerb: rank
+  weight: 2
+  httpTimeout: 300ms
+  enableHTTPS: true
+  tlsConfig: {insecure: true, keyData: c2VjcmV0}
+  nodeCacheCapable: true
+  managedResources: [{name: example.com/a, ignoredByScheduler: true}]
+";
+    let (configuration, findings) = load(good);
+    assert_eq!(findings, []);
+    let extenders = configuration.unwrap().extenders;
+    assert_eq!((extenders[0].bind_verb.as_str(), extenders[0].ignorable), ("bind", true));
+    assert_eq!(extenders[1].managed_resources[0].name, "example.com/a");
+    assert!(!format!("{extenders:?}").contains("c2VjcmV0"), "keys are not shown");
+    let cases = [
+        ("no address", "- {filterVerb: f}", "extenders[0].urlPrefix"),
+        ("no host", "- {urlPrefix: 'http:///f'}", "extenders[0].urlPrefix"),
+        (
+            "a score that counts nothing",
+            "- {urlPrefix: 'http://x', prioritizeVerb: p}",
+            "extenders[0].weight",
+        ),
+        (
+            "two binders",
+            "- {urlPrefix: 'http://x', bindVerb: b}\n- {urlPrefix: 'http://y', bindVerb: b}",
+            "extenders[1].bindVerb",
+        ),
+        (
+            "a resource of Kubernetes",
+            "- {urlPrefix: 'http://x', managedResources: [{name: cpu}]}",
+            "extenders[0].managedResources[0].name",
+        ),
+        (
+            "a resource twice",
+            "- {urlPrefix: 'http://x', managedResources: [{name: a.b/c}, {name: a.b/c}]}",
+            "extenders[0].managedResources[1].name",
+        ),
+        ("a typo", "- {urlPrefix: 'http://x', ignorabel: true}", "extenders[0].ignorabel"),
+    ];
+    for (name, text, want) in cases {
+        let (configuration, findings) = load(text);
+        assert_eq!(configuration, None, "{name}");
+        let found: Vec<String> = brief(&findings);
+        assert!(found.len() == 1 && found[0].ends_with(want), "{name}: {found:?}");
+    }
 }
 
 proptest! {

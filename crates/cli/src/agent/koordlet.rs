@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use agent::act::Prober;
 use agent::audit;
 use agent::config::{Acting, Groups, KubeletAccess};
 use agent::kubelet;
@@ -97,6 +98,7 @@ fn resolve(given: Given<'_>, environment: Environment) -> anyhow::Result<(Plan, 
         act: Some(Acting {
             cleanup_on_exit: environment.cleans_up,
             keep_quota_of_bound: given.bool("disable-unset-cpu-quota").unwrap_or_default(),
+            prober: Some(Prober::this_program()),
             ..Acting::new(mounts.var_run.join("koordlet"))
         }),
         // The reference kills unless told not to; here that has to be said.

@@ -15,9 +15,9 @@ use anyhow::{Context, bail};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use tokio::process::Command;
-use tokio::signal::unix::{SignalKind, signal};
 
 use self::machine::Machine;
+use crate::up::Signals;
 use crate::{Outcome, output};
 
 /// Measure the node agent's collectors on a real tree of control groups (needs root)
@@ -83,8 +83,7 @@ impl Arguments {
 
     /// `None` when somebody stopped it.
     async fn measure(&self) -> anyhow::Result<Option<Report>> {
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut terminate = signal(SignalKind::terminate())?;
+        let mut signals = Signals::new()?;
         let machine = Machine::make(self.pods)?;
         let child = Command::new(std::env::current_exe().context("cannot find this program")?)
             .args(["bench", "agent", "--pods", &self.pods.to_string()])
@@ -97,8 +96,7 @@ impl Arguments {
             .context("cannot start the measured process")?;
         let output = tokio::select! {
             output = child.wait_with_output() => output?,
-            _ = interrupt.recv() => return Ok(None),
-            _ = terminate.recv() => return Ok(None),
+            () = signals.received() => return Ok(None),
         };
         if !output.status.success() {
             bail!("the measured process ended with {}", output.status);

@@ -22,13 +22,15 @@ mod report;
 use std::time::{Duration, Instant};
 
 use agent::act::{Arbiter, Grant, Ledger, Outcome as Written, Reflex, TICK};
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Args;
 use qos::frame::Settings;
+use tokio_util::sync::CancellationToken;
 use units::{MilliCpu, Percent};
 
 use self::group::Rig;
 use self::report::{Measured, Report};
+use crate::up::Signals;
 use crate::{Outcome, output};
 
 /// Measure how fast best-effort is held back when online load steps up
@@ -64,7 +66,10 @@ const SLOW: Duration = Duration::from_secs(1);
 
 impl Arguments {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
-        let report = self.measure()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let Some(report) = runtime.block_on(self.measure_or_stop())? else {
+            bail!("interrupted; the control groups are removed");
+        };
         match self.json {
             true => output::print_as(output::Format::Json, &report)?,
             false => output::print(&report.to_text())?,
@@ -72,18 +77,34 @@ impl Arguments {
         Ok(Outcome::Done)
     }
 
-    fn measure(&self) -> anyhow::Result<Report> {
-        let mut rig = Rig::new().context("cannot make a cgroup tree to measure in")?;
-        let mut measured = Measured::default();
-        for number in 0..self.steps {
-            measured.steps.push(rig.step(number, &mut Fast::new(&rig)?)?);
-            if number % COMPARED == 0 {
-                measured.baseline.push(rig.step(number, &mut Slow::new(&rig, number)?)?);
-                measured.alone.push(rig.alone()?);
-            }
+    /// `None` when somebody stopped it.
+    async fn measure_or_stop(&self) -> anyhow::Result<Option<Report>> {
+        let (mut signals, stop) = (Signals::new()?, CancellationToken::new());
+        let (steps, stopped) = (self.steps, stop.clone());
+        let mut measuring = tokio::task::spawn_blocking(move || measure(steps, &stopped));
+        tokio::select! {
+            report = &mut measuring => return report?,
+            () = signals.received() => stop.cancel(),
         }
-        Ok(Report::new(&measured))
+        measuring.await?
     }
+}
+
+/// `None` when told to stop.
+fn measure(steps: u32, stop: &CancellationToken) -> anyhow::Result<Option<Report>> {
+    let mut rig = Rig::new().context("cannot make a cgroup tree to measure in")?;
+    let mut measured = Measured::default();
+    for number in 0..steps {
+        if stop.is_cancelled() {
+            return Ok(None);
+        }
+        measured.steps.push(rig.step(number, &mut Fast::new(&rig)?)?);
+        if number % COMPARED == 0 {
+            measured.baseline.push(rig.step(number, &mut Slow::new(&rig, number)?)?);
+            measured.alone.push(rig.alone()?);
+        }
+    }
+    Ok(Some(Report::new(&measured)))
 }
 
 /// Whoever answers a step: called every few milliseconds, with the time since it was made.

@@ -170,8 +170,13 @@ impl Report {
         );
         if let Some(api) = &self.through_api {
             text += &format!(
-                "through the API: {:.0} pods/s bound, {:.0} by a binder that decides nothing ({:.2}x)\n",
-                api.pods_per_s, api.null_pods_per_s, api.ratio
+                "through the API: {:.0} pods/s bound, events {:.1} s behind; {:.0} by a binder that decides nothing ({:.2}x), {:.0} if it follows the pods ({:.2}x)\n",
+                api.pods_per_s,
+                api.events_behind_s,
+                api.null_pods_per_s,
+                api.ratio,
+                api.following_null_pods_per_s,
+                api.following_ratio
             );
         }
         text
@@ -278,7 +283,7 @@ impl Run<'_> {
                 // It would come back after its pause; here the next one comes instead.
                 self.engine.apply(Change::Pod(Update::Delete(key_of(pod))), self.now);
             }
-            Outcome::Skip { .. } => self.rejected += 1,
+            Outcome::Skip { .. } | Outcome::Ask(_) | Outcome::AskRoom(_) => self.rejected += 1,
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use agent::act::journal::{Decided, Noted, Page};
+use agent::act::journal::{Noted, Page, Switch};
 use agent::act::{NODE, Resource};
 use agent::server::DECISIONS;
 use anyhow::{Context, ensure};
@@ -17,6 +17,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
 use serde::Serialize;
 
+use super::answer::{Answer, age};
 use crate::object::Cluster;
 use crate::state;
 
@@ -37,10 +38,30 @@ pub(crate) struct Where {
 /// What is printed, for people and programs.
 #[derive(Debug, Serialize)]
 pub(super) struct Shown {
-    /// `node`, or `namespace/name` of a pod.
+    /// Name of the node, or `namespace/name` of a pod.
     about: String,
-    #[serde(flatten)]
-    page: Page,
+    node: String,
+    switch: Switch,
+    answers: Vec<Answer>,
+    /// Newest first.
+    changes: Vec<Noted>,
+    /// What the node is asked about; `None` for a pod.
+    #[serde(skip)]
+    resource: Option<Resource>,
+}
+
+impl Shown {
+    fn new(about: &str, page: Page, resource: Option<Resource>) -> Self {
+        let answers = page.decisions.iter().map(|one| Answer::decided(&page.node, one));
+        Self {
+            about: about.to_owned(),
+            answers: answers.collect(),
+            switch: page.switch,
+            changes: page.changes,
+            node: page.node,
+            resource,
+        }
+    }
 }
 
 impl Where {
@@ -92,7 +113,7 @@ impl Where {
         let mut page = self.ask(cluster, node).await?;
         page.decisions.retain(|decided| decided.why.resource == resource);
         page.changes.clear();
-        Ok(Shown { about: NODE.to_owned(), page })
+        Ok(Shown::new(node, page, Some(resource)))
     }
 
     /// What holds a pod back on its node: decisions about it, those about best-effort as a whole where
@@ -141,81 +162,57 @@ fn of_pod(mut page: Page, about: &str, uid: &str, is_best_effort: bool) -> Shown
         !uid.is_empty() && (change.place.contains(uid) || change.place.contains(&escaped))
     });
     page.changes.truncate(SHOWN);
-    Shown { about: about.to_owned(), page }
+    Shown::new(about, page, None)
 }
 
 /// A page as people read it.
 pub(super) fn text(shown: &Shown, now: Timestamp) -> String {
-    let Shown { about, page } = shown;
-    let name = if about == NODE { &page.node } else { about };
+    let Shown { about, node, switch, answers, changes, resource } = shown;
     let mut text = String::new();
-    if !page.switch.is_on {
-        let by = page.switch.off_by.as_deref().unwrap_or("nobody: it has just started");
+    if !switch.is_on {
+        let by = switch.off_by.as_deref().unwrap_or("nobody: it has just started");
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,
-            "{name}: the agent of {} changes nothing (turned off by: {by}); `tidepool on` turns it on",
-            page.node
+            "{about}: the agent of {node} changes nothing (turned off by: {by}); `tidepool on` turns \
+             it on"
         );
     }
-    if page.decisions.is_empty() && page.switch.is_on {
-        let _ = writeln!(
-            text,
-            "{name}: nothing is decided here; the strategies are off (NodeSLO {}, or their feature \
-             gates) or have seen no sample yet",
-            page.node
-        );
+    if answers.is_empty() && switch.is_on {
+        let _ = writeln!(text, "{about}: {}", nothing(*resource, node));
     }
-    for (index, decided) in page.decisions.iter().enumerate() {
+    for (index, answer) in answers.iter().enumerate() {
         if index > 0 || !text.is_empty() {
             text.push('\n');
         }
-        write_decision(&mut text, decided, now);
+        answer.write(&mut text, now);
     }
-    if !page.changes.is_empty() {
+    if !changes.is_empty() {
         text.push_str("\nlast changes of its kernel files\n\n");
-        for change in &page.changes {
+        for change in changes {
             write_change(&mut text, change, now);
         }
     }
     text
 }
 
-fn write_decision(text: &mut String, decided: &Decided, now: Timestamp) {
-    let why = &decided.why;
-    let whose = if why.about == NODE { "" } else { why.about.as_str() };
-    let separator = if whose.is_empty() { "" } else { ": " };
-    let _ = writeln!(
-        text,
-        "{whose}{separator}{} (bound by: {}; {}, for {})",
-        why.headline,
-        why.bound_by,
-        decided.strategy,
-        age(decided.since, now)
-    );
-    if why.lines.is_empty() {
-        return;
-    }
-    text.push('\n');
-    let amount = |value: i64| number(value.saturating_abs(), why.resource);
-    let width = why.lines.iter().map(|line| amount(line.amount).len()).max().unwrap_or_default();
-    let labels = why.lines.iter().map(|line| line.label.len()).max().unwrap_or_default();
-    let last = why.lines.len() - 1;
-    for (index, line) in why.lines.iter().enumerate() {
-        let sign = match index {
-            _ if line.amount < 0 => '-',
-            0 => ' ',
-            _ if index == last => '=',
-            _ => ' ',
-        };
-        let shown = format!(
-            " {sign} {:>width$}  {:labels$}  {}",
-            amount(line.amount),
-            line.label,
-            line.note
-        );
-        let _ = writeln!(text, "{}", shown.trim_end());
-    }
+/// Why there is nothing to explain, and what to do about it.
+fn nothing(resource: Option<Resource>, node: &str) -> String {
+    let key = match resource {
+        None => return "no strategy has anything to say about it".to_owned(),
+        Some(Resource::Cpu | Resource::Memory) => "resource-threshold-config",
+        Some(Resource::Cache) => {
+            return format!(
+                "nobody divides the cache: resctrlQOS is not enabled in key resource-qos-config of \
+                 NodeSLO {node}, or this machine cannot (`tidepool doctor` says so)"
+            );
+        }
+        Some(Resource::Io | Resource::Network) => "resource-qos-config",
+    };
+    format!(
+        "nothing is decided: {key} does not enable it (see `kubectl get nodeslo {node} -o yaml`), or \
+         nothing was measured yet"
+    )
 }
 
 fn write_change(text: &mut String, change: &Noted, now: Timestamp) {
@@ -230,25 +227,6 @@ fn write_change(text: &mut String, change: &Noted, now: Timestamp) {
         change.why,
         change.outcome
     );
-}
-
-/// Cores, GiB, or what it is.
-fn number(amount: i64, resource: Resource) -> String {
-    match resource {
-        Resource::Cpu => format!("{:.1}", amount as f64 / 1_000.0),
-        Resource::Memory => format!("{:.2} GiB", amount as f64 / (1_u64 << 30) as f64),
-        Resource::Cache | Resource::Io | Resource::Network => amount.to_string(),
-    }
-}
-
-/// Whole seconds, minutes or hours.
-fn age(since: Timestamp, now: Timestamp) -> String {
-    let seconds = now.duration_since(since).as_secs().max(0);
-    match seconds {
-        0..120 => format!("{seconds} s"),
-        120..7_200 => format!("{} min", seconds / 60),
-        _ => format!("{} h", seconds / 3_600),
-    }
 }
 
 #[cfg(test)]
@@ -267,7 +245,7 @@ mod tests {
             "switch": { "isOn": is_on, "offBy": if is_on { None } else { Some("local") }, "dirty": 0 },
             "decisions": [
                 { "strategy": "suppress", "since": at(0), "about": "node", "resource": "cpu",
-                  "headline": "best-effort may use 5400m of 16", "boundBy": "threshold", "lines": [
+                  "headline": "best-effort may use 5.4 of 16 CPUs", "boundBy": "threshold", "lines": [
                     { "amount": 16_000, "label": "capacity" },
                     { "amount": 10_400, "label": "allowed in total",
                       "note": "cpuSuppressThresholdPercent = 65 (built-in)" },
@@ -293,13 +271,13 @@ mod tests {
         let mut page = page;
         page.decisions.retain(|decided| decided.why.resource == resource);
         page.changes.clear();
-        Shown { about: NODE.to_owned(), page }
+        Shown::new("n1", page, Some(resource))
     }
 
     #[test]
     fn a_decision_is_a_sum_with_its_sources() {
         let want = "\
-best-effort may use 5400m of 16 (bound by: threshold; suppress, for 12 min)
+n1: best-effort may use 5.4 of 16 CPUs (bound by: threshold; suppress, for 12 min)
 
    16.0  capacity
    10.4  allowed in total        cpuSuppressThresholdPercent = 65 (built-in)
@@ -313,13 +291,38 @@ best-effort may use 5400m of 16 (bound by: threshold; suppress, for 12 min)
     fn a_pod_is_told_what_holds_it_back() {
         let shown = of_pod(page(true), "d/hog", "1-2", true);
         let got = text(&shown, at(720));
-        assert!(got.starts_with("best-effort may use"), "{got}");
+        assert!(got.starts_with("n1: best-effort may use"), "{got}");
         assert!(got.contains("d/hog: was told that it will be evicted (bound by: BEMemoryEvict"));
         assert!(got.contains("pod1-2:CfsQuota  -1 -> 50000  batch: limit 500m (written)"), "{got}");
         assert!(!got.contains("pod9-9"), "another pod's files: {got}");
         let online = of_pod(page(true), "d/web", "3-4", false);
         let got = text(&online, at(720));
-        assert!(got.starts_with("d/web: nothing is decided here"), "{got}");
+        assert_eq!(got, "d/web: no strategy has anything to say about it\n");
+    }
+
+    #[test]
+    fn nothing_to_say_names_what_would_change_that() {
+        let mut empty = page(true);
+        empty.decisions.clear();
+        let got = text(&node(empty.clone(), Resource::Cpu), at(720));
+        assert!(got.contains("kubectl get nodeslo n1"), "{got}");
+        let got = text(&node(empty, Resource::Cache), at(720));
+        assert!(got.contains("tidepool doctor"), "{got}");
+    }
+
+    #[test]
+    fn programs_read_the_same() {
+        let json = serde_json::to_value(node(page(true), Resource::Cpu)).unwrap();
+        let answer = &json["answers"][0];
+        assert_eq!((&answer["about"], &answer["unit"]), (&json!("n1"), &json!("milliCores")));
+        let signs: Vec<&str> = answer["lines"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|line| line["sign"].as_str().unwrap())
+            .collect();
+        assert_eq!(signs, ["plus", "plus", "minus", "equals"]);
+        assert_eq!(answer["lines"][2]["amount"], 4_000);
     }
 
     #[test]
@@ -329,13 +332,5 @@ best-effort may use 5400m of 16 (bound by: threshold; suppress, for 12 min)
             got,
             "n1: the agent of n1 changes nothing (turned off by: local); `tidepool on` turns it on\n"
         );
-    }
-
-    #[test]
-    fn ages_are_short() {
-        let cases = [(-5, "0 s"), (0, "0 s"), (119, "119 s"), (120, "2 min"), (7_200, "2 h")];
-        for (seconds, want) in cases {
-            assert_eq!(age(at(0), at(seconds)), want);
-        }
     }
 }

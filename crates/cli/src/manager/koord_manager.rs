@@ -32,8 +32,8 @@ const FLAGS: &[Flag] = &[
     Flag::new("leader-election-namespace", Kind::Text, NAMESPACE, "namespace of the lease"),
     Flag::new("leader-elect-resource-lock", Kind::Text, "leases", "accepted; always leases"),
     Flag::new("namespace", Kind::Text, "", "accepted; all namespaces are watched"),
-    Flag::new("enable-pprof", Kind::Bool, "true", "accepted, no effect"),
-    Flag::new("pprof-addr", Kind::Text, ":8090", "accepted, no effect"),
+    Flag::new("enable-pprof", Kind::Bool, "true", "serve CPU time, memory and threads as text"),
+    Flag::new("pprof-addr", Kind::Text, ":8090", "where, under /debug/pprof"),
     Flag::new("sync-period", Kind::Text, "", "accepted; watches need no resync"),
     Flag::new("rest-config-qps", Kind::Int, "30", "accepted; requests are not throttled here"),
     Flag::new("rest-config-burst", Kind::Int, "50", "accepted; requests are not throttled here"),
@@ -88,8 +88,13 @@ const FLAGS: &[Flag] = &[
         "3",
         "attempts to charge a quota that others write",
     ),
-    Flag::new("quota-update-retry-jitter", Kind::Duration, "0s", "accepted, no effect"),
-    Flag::new("quota-update-max-total-jitter", Kind::Duration, "1s", "accepted, no effect"),
+    Flag::new(
+        "quota-update-retry-jitter",
+        Kind::Duration,
+        "0s",
+        "longest random pause before such an attempt",
+    ),
+    Flag::new("quota-update-max-total-jitter", Kind::Duration, "1s", "all pauses together"),
     Flag::new("quota-update-conflict-fresh-get", Kind::Bool, "false", "accepted; always so"),
     Flag::new("binding-admission-user-name", Kind::List, "", "parts of user names that may bind"),
     Flag::new("binding-admission-dry-run", Kind::Bool, "false", "only count what would be refused"),
@@ -172,6 +177,9 @@ fn resolve(flags: &Flags, variable: &dyn Fn(&str) -> Option<String>) -> anyhow::
 
     options.metrics = address("--metrics-addr", flags.text("metrics-addr"))?;
     options.health = address("--health-probe-addr", flags.text("health-probe-addr"))?;
+    if flags.bool("enable-pprof") {
+        options.profiles = address("--pprof-addr", flags.text("pprof-addr"))?;
+    }
     known("--controllers", flags.list("controllers"), CONTROLLERS)?;
     options.controllers = flags.list("controllers").to_vec();
     known("--noderesource-plugins", flags.list("noderesource-plugins"), PLUGINS)?;
@@ -202,6 +210,9 @@ fn resolve(flags: &Flags, variable: &dyn Fn(&str) -> Option<String>) -> anyhow::
         flags.duration("pod-enhanced-validator-reconcile-interval"),
     );
     rules.charge_retries = u32::try_from(flags.int("quota-update-max-retries")).unwrap_or(0);
+    let jitter = |name: &str| flags.duration(name);
+    rules.charge_jitter =
+        (jitter("quota-update-retry-jitter"), jitter("quota-update-max-total-jitter"));
     rules.binding.users = flags.list("binding-admission-user-name").to_vec();
     rules.binding.is_dry_run = flags.bool("binding-admission-dry-run");
     rules.binding.namespaces = flags.list("binding-admission-namespaces").to_vec();
@@ -301,6 +312,11 @@ mod tests {
         assert_eq!(options.health, Some("0.0.0.0:8000".parse().unwrap()));
         assert_eq!(options.metrics, Some("0.0.0.0:8080".parse().unwrap()));
         assert_eq!(options.webhook.listen, "0.0.0.0:9876".parse().unwrap());
+        assert_eq!(options.profiles, Some("0.0.0.0:8090".parse().unwrap()));
+        assert_eq!(options.webhook.rules.charge_jitter, (Duration::ZERO, Duration::from_secs(1)));
+        assert_eq!(plan("--enable-pprof=false", &[]).unwrap().options.profiles, None);
+        let jitter = plan("--quota-update-retry-jitter=20ms", &[]).unwrap().options;
+        assert_eq!(jitter.webhook.rules.charge_jitter.0, Duration::from_millis(20));
         let election = options.election.expect("replicas are usual");
         assert_eq!(
             (election.namespace.as_str(), election.name.as_str()),

@@ -4,9 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use anyhow::Context;
-use control::scheduler::Options;
+use control::scheduler::secure::Secure;
+use control::scheduler::{Options, barrier};
 
-use super::{Plan, configuration, elect, gates};
+use super::{Plan, certificate, configuration, elect, gates};
 use crate::go_flags::{Flag, Flags, Kind, LOGGING, Parsed, Unknown};
 use crate::{Outcome, logging, output};
 
@@ -44,24 +45,34 @@ const FLAGS: &[Flag] = &[
     Flag::new("debug-diagnosis-queue-size", Kind::Int, "1000", "accepted, no effect yet"),
     Flag::new("debug-diagnosis-worker-count", Kind::Int, "10", "accepted, no effect yet"),
     Flag::new("enable-network-topology-manager", Kind::Bool, "false", "accepted, no effect yet"),
-    Flag::new("sync-barrier-pod-namespace", Kind::Text, "kube-system", "accepted, no effect yet"),
+    Flag::new(
+        "sync-barrier-pod-namespace",
+        Kind::Text,
+        "kube-system",
+        "namespace of the pod that a new leader waits to see (gate SyncBarrier)",
+    ),
     Flag::new(
         "sync-barrier-pod-name",
         Kind::Text,
         "koord-scheduler-sync-barrier",
-        "accepted, no effect yet",
+        "name of that pod",
     ),
-    Flag::new("sync-hard-timeout", Kind::Duration, "1m", "accepted, no effect yet"),
+    Flag::new("sync-hard-timeout", Kind::Duration, "1m", "how long a new leader waits for it"),
     Flag::new("enable-workload-auditor", Kind::Bool, "false", "accepted, no effect yet"),
-    Flag::new("bind-address", Kind::Text, "0.0.0.0", "accepted; nothing is served over TLS yet"),
-    Flag::new("secure-port", Kind::Int, "10259", "accepted; nothing is served over TLS yet"),
-    Flag::new("cert-dir", Kind::Text, "", "accepted; nothing is served over TLS yet"),
-    Flag::new("tls-cert-file", Kind::Text, "", "accepted; nothing is served over TLS yet"),
-    Flag::new("tls-private-key-file", Kind::Text, "", "accepted; nothing is served over TLS yet"),
-    Flag::new("authentication-kubeconfig", Kind::Text, "", "accepted, no effect"),
-    Flag::new("authorization-kubeconfig", Kind::Text, "", "accepted, no effect"),
-    Flag::new("authentication-skip-lookup", Kind::Bool, "false", "accepted, no effect"),
-    Flag::new("authorization-always-allow-paths", Kind::List, "", "accepted, no effect"),
+    Flag::new("bind-address", Kind::Text, "0.0.0.0", "where the same is served over TLS"),
+    Flag::new("secure-port", Kind::Int, "10259", "port of --bind-address; 0 serves nothing"),
+    Flag::new("cert-dir", Kind::Text, "", "accepted; name the files, or none"),
+    Flag::new("tls-cert-file", Kind::Text, "", "certificate to show; without one it is made"),
+    Flag::new("tls-private-key-file", Kind::Text, "", "key of --tls-cert-file"),
+    Flag::new("authentication-kubeconfig", Kind::Text, "", "accepted; --kubeconfig is used"),
+    Flag::new("authorization-kubeconfig", Kind::Text, "", "accepted; --kubeconfig is used"),
+    Flag::new("authentication-skip-lookup", Kind::Bool, "false", "accepted; nothing is looked up"),
+    Flag::new(
+        "authorization-always-allow-paths",
+        Kind::List,
+        "/healthz,/readyz,/livez",
+        "what everybody may read over TLS",
+    ),
     Flag::new("profiling", Kind::Bool, "true", "accepted, no effect"),
     Flag::new("contention-profiling", Kind::Bool, "true", "accepted, no effect"),
     Flag::new("show-hidden-metrics-for-version", Kind::Text, "", "accepted, no effect"),
@@ -89,7 +100,24 @@ fn resolve(flags: &Flags) -> anyhow::Result<Plan> {
     let given = |name: &str| Some(flags.text(name)).filter(|text| !text.is_empty());
     let mut options = Options { gates: gates(flags.text("feature-gates"))?, ..Options::default() };
     options.configuration = configuration(given("config").map(std::path::Path::new))?;
-    options.listen = address(flags.text("address"), flags.int("port"))?;
+    options.listen = address("address", flags.text("address"), "port", flags.int("port"))?;
+    let secure = address(
+        "bind-address",
+        flags.text("bind-address"),
+        "secure-port",
+        flags.int("secure-port"),
+    )?;
+    options.secure = secure.map(|address| {
+        let open = flags.list("authorization-always-allow-paths").to_vec();
+        Secure { open, ..Secure::at(address) }
+    });
+    let files = (given("tls-cert-file"), given("tls-private-key-file"));
+    certificate(&mut options, files.0.map(PathBuf::from), files.1.map(PathBuf::from))?;
+    options.barrier = barrier::Settings {
+        namespace: flags.text("sync-barrier-pod-namespace").to_owned(),
+        name: flags.text("sync-barrier-pod-name").to_owned(),
+        patience: flags.duration("sync-hard-timeout"),
+    };
     options.scheduling_timeout = flags.duration("scheduling-timeout");
     options.monitor_period = flags.duration("scheduler-monitor-period");
     elect(&mut options, false);
@@ -128,13 +156,20 @@ fn resolve(flags: &Flags) -> anyhow::Result<Plan> {
     Ok(Plan { kubeconfig, options })
 }
 
-fn address(host: &str, port: i64) -> anyhow::Result<Option<SocketAddr>> {
+/// The address two flags name together.
+fn address(
+    host_flag: &str,
+    host: &str,
+    port_flag: &str,
+    port: i64,
+) -> anyhow::Result<Option<SocketAddr>> {
     if port == 0 {
         return Ok(None);
     }
-    let port = u16::try_from(port).with_context(|| format!("--port={port}: no such port"))?;
+    let port =
+        u16::try_from(port).with_context(|| format!("--{port_flag}={port}: no such port"))?;
     let host: IpAddr =
-        host.parse().with_context(|| format!("--address={host}: write an IP address"))?;
+        host.parse().with_context(|| format!("--{host_flag}={host}: write an IP address"))?;
     Ok(Some(SocketAddr::new(host, port)))
 }
 
@@ -157,6 +192,10 @@ mod tests {
     fn nothing_given_means_the_references_defaults() {
         let options = plan("").unwrap().options;
         assert_eq!(options.listen, Some("0.0.0.0:10251".parse().unwrap()));
+        let secure = options.secure.expect("served over TLS");
+        assert_eq!((secure.listen.port(), secure.files), (10259, None));
+        assert_eq!(secure.open, ["/healthz", "/readyz", "/livez"]);
+        assert_eq!(options.barrier, barrier::Settings::default());
         let election = options.election.expect("replicas are usual");
         assert_eq!(election.name, "koord-scheduler");
         assert_eq!(options.configuration.profiles.len(), 1);
@@ -174,6 +213,15 @@ mod tests {
         assert_eq!((election.name.as_str(), election.length), ("mine", Duration::from_secs(30)));
         assert_eq!(options.scheduling_timeout, Duration::from_secs(60));
         assert!(plan("--leader-elect=false --port=0").unwrap().options.election.is_none());
+        assert_eq!(plan("--secure-port=0").unwrap().options.secure, None);
+        let line = "--secure-port=1 --bind-address=127.0.0.1 --tls-cert-file=c --tls-private-key-file=k \
+            --sync-hard-timeout=5s --authorization-always-allow-paths=/metrics";
+        let options = plan(line).unwrap().options;
+        let secure = options.secure.unwrap();
+        assert_eq!(secure.listen, "127.0.0.1:1".parse().unwrap());
+        assert_eq!(secure.files, Some((PathBuf::from("c"), PathBuf::from("k"))));
+        assert_eq!(secure.open, ["/metrics"]);
+        assert_eq!(options.barrier.patience, Duration::from_secs(5));
     }
 
     #[test]
@@ -181,6 +229,10 @@ mod tests {
         for (line, want) in [
             ("--port=99999", "no such port"),
             ("--address=here", "--address=here"),
+            ("--secure-port=-1", "--secure-port=-1"),
+            ("--bind-address=here", "--bind-address=here"),
+            ("--tls-cert-file=c", "--tls-private-key-file"),
+            ("--tls-private-key-file=k", "--tls-cert-file"),
             ("--leader-elect=maybe", "true or false"),
             ("--leader-elect-retry-period=2", "a duration such as 15s"),
             ("--config=/nowhere", "/nowhere"),

@@ -69,6 +69,11 @@ fn world() -> World {
         "status": {"updateTime": now().to_string(), "podsMetric": pods,
             "nodeMetric": {"nodeUsage": {"resources": {"cpu": "8700m", "memory": "21Gi"}}}},
     })));
+    world.put_agent("atlas", object(json!({"decisions": [{
+        "strategy": "suppress", "since": now().to_string(), "about": "node", "resource": "cpu",
+        "headline": "best-effort may use 4.4 of 16 CPUs", "boundBy": "threshold",
+        "lines": [{"amount": 16_000, "label": "capacity"}, {"amount": 4_400, "label": "granted"}],
+    }]})));
     let detail: Vec<Value> = (0..16)
         .map(|cpu| json!({"id": cpu, "core": cpu % 8, "socket": cpu % 8 / 4, "node": cpu % 8 / 4}))
         .collect();

@@ -2,7 +2,7 @@
 
 use console::model::node::{NodePage, PodRow};
 use console::model::row::NodeRow;
-use units::{MilliCpu, Percent};
+use units::{MilliCpu, Percent, Rounding};
 
 use super::screen::{Screen, Tab};
 use crate::output;
@@ -15,6 +15,11 @@ pub(super) fn cores(milli: Option<MilliCpu>) -> String {
         10_000.. => format!("{}.{}", milli / 1_000, (milli % 1_000).abs() / 100),
         _ => format!("{}.{:02}", milli / 1_000, (milli % 1_000).abs() / 10),
     }
+}
+
+/// The same, where nothing is not worth a number.
+fn some(milli: MilliCpu) -> String {
+    cores(Some(milli).filter(|milli| *milli > MilliCpu::ZERO))
 }
 
 pub(super) fn gib(bytes: Option<i64>) -> String {
@@ -32,10 +37,17 @@ pub(super) fn plain(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
 }
 
-pub(super) const NODE_HEADER: [&str; 8] =
-    ["NODE", "STATE", "CPU", "USED/CPUS", "BEST-EFFORT", "LENT", "MEMORY", "BE/PODS"];
+/// `BE` is what best-effort work uses, `LIMIT` what it may use.
+pub(super) const NODE_HEADER: [&str; 9] =
+    ["NODE", "STATE", "CPU", "USED/CPUS", "BE", "LIMIT", "LENT", "MEMORY", "BE/PODS"];
 
-pub(super) fn node_cells(row: &NodeRow) -> [String; 8] {
+/// Memory as a share only, where there is little room.
+pub(super) fn memory_percent(row: &NodeRow) -> String {
+    let used = row.used.map(|used| used.bytes);
+    percent(used.and_then(|used| Percent::of(used, row.capacity.bytes, Rounding::Nearest)))
+}
+
+pub(super) fn node_cells(row: &NodeRow) -> [String; 9] {
     let used = row.used;
     [
         plain(&row.name),
@@ -47,6 +59,7 @@ pub(super) fn node_cells(row: &NodeRow) -> [String; 8] {
             cores(Some(row.capacity.milli_cpu))
         ),
         cores(row.classes.map(|classes| classes.be)),
+        cores(row.best_effort_limit),
         cores(row.batch_lent),
         format!("{}/{}", gib(used.map(|used| used.bytes.0)), gib(Some(row.capacity.bytes.0))),
         format!("{}/{}", row.best_effort_pods, row.pods),
@@ -61,8 +74,8 @@ pub(super) fn pod_cells(row: &PodRow) -> [String; 7] {
         plain(&row.key.to_string()),
         row.qos.clone(),
         cores(row.used.map(|used| used.milli_cpu)),
-        cores(Some(row.requested.milli_cpu)),
-        cores(Some(row.batch_requested.milli_cpu)),
+        some(row.requested.milli_cpu),
+        some(row.batch_requested.milli_cpu),
         gib(row.used.map(|used| used.bytes.0)),
         plain(&row.node),
     ]
@@ -89,8 +102,19 @@ pub(super) fn page(screen: &Screen) -> String {
     text
 }
 
+/// How the node is, and what best-effort may use of it.
+pub(super) fn node_lines(page: &NodePage) -> Vec<String> {
+    let row = &page.row;
+    let mut lines = vec![format!("Node {}: {}", plain(&row.name), plain(&row.why))];
+    lines.extend(row.best_effort_limit.map(|limit| {
+        let (limit, whole) = (cores(Some(limit)), cores(Some(row.capacity.milli_cpu)));
+        format!("Best-effort may use {limit} of {whole} CPUs")
+    }));
+    lines
+}
+
 fn cpus(page: &NodePage) -> String {
-    let mut text = format!("Node {}: {}\n", plain(&page.row.name), page.row.why);
+    let mut text = node_lines(page).join("\n") + "\n";
     if page.cpu_map.sockets.is_empty() {
         return text + "The agent of this node has not described its CPUs.\n";
     }

@@ -78,6 +78,8 @@ const HELP: &str = " 1, 2, 3     nodes, pods, CPUs of the chosen node
  unknown     no recent report
  off         switched off
 
+ BE          used by best-effort work; LIMIT is what its node grants it,
+             LENT what batch pods may request; all in CPUs
  LSE LSR LS BE SYSTEM: classes, from the most to the least protected.
  In the CPU map, + marks CPUs where best-effort work may run beside.";
 
@@ -206,20 +208,33 @@ fn draw_nodes(screen: &Screen, palette: Palette, frame: &mut Frame<'_>, area: Re
         frame.render_widget(Paragraph::new(text), area);
         return;
     }
-    // Room for the reason is only on wide screens.
-    let why = if area.width >= 120 { Constraint::Fill(2) } else { Constraint::Length(0) };
+    // Room for the reason, and for memory in two numbers, is only on wide screens.
+    let is_wide = area.width >= 120;
+    let [area, reason] =
+        Layout::vertical([Constraint::Min(1), Constraint::Length(u16::from(!is_wide))]).areas(area);
+    if let Some(row) = nodes.get(screen.chosen) {
+        let text = format!(" {}: {}", text::plain(&row.name), text::plain(&row.why));
+        frame.render_widget(Line::from(text), reason);
+    }
+    let (why, memory_width) = match is_wide {
+        true => (Constraint::Fill(2), 15),
+        false => (Constraint::Length(0), 4),
+    };
     let rows = nodes.iter().map(|row| {
-        let [name, state, percent, used, be, lent, memory, pods] = text::node_cells(row);
+        let [name, state, percent, used, be, limit, lent, memory, pods] = text::node_cells(row);
+        let memory = if is_wide { memory } else { text::memory_percent(row) };
         let state = Span::styled(state, palette.state(row.state.word()));
-        let cells: [Line<'_>; 9] = [
+        let right = |text: String| Line::from(text).right_aligned();
+        let cells: [Line<'_>; 10] = [
             name.into(),
             state.into(),
-            Line::from(percent).right_aligned(),
-            Line::from(used).right_aligned(),
-            Line::from(be).right_aligned(),
-            Line::from(lent).right_aligned(),
-            Line::from(memory).right_aligned(),
-            Line::from(pods).right_aligned(),
+            right(percent),
+            right(used),
+            right(be),
+            right(limit),
+            right(lent),
+            right(memory),
+            right(pods),
             text::plain(&row.why).into(),
         ];
         Row::new(cells)
@@ -231,20 +246,23 @@ fn draw_nodes(screen: &Screen, palette: Palette, frame: &mut Frame<'_>, area: Re
         Constraint::Length(11),
         Constraint::Length(6),
         Constraint::Length(6),
-        Constraint::Length(15),
+        Constraint::Length(6),
+        Constraint::Length(memory_width),
         Constraint::Length(7),
         why,
     ];
+    let memory = if is_wide { "         MEMORY" } else { " MEM" };
     let names = [
         "NODE",
         "STATE",
         " CPU",
         "  USED/CPUS",
         "    BE",
+        " LIMIT",
         "  LENT",
-        "         MEMORY",
+        memory,
         "BE/PODS",
-        "WHY",
+        if is_wide { "WHY" } else { "" },
     ];
     let mut state = TableState::new().with_selected(screen.chosen);
     frame.render_stateful_widget(table(rows.collect(), names, widths), area, &mut state);
@@ -290,14 +308,8 @@ fn draw_cpus(screen: &Screen, palette: Palette, frame: &mut Frame<'_>, area: Rec
         frame.render_widget(Paragraph::new("  Choose a node and press Enter."), area);
         return;
     };
-    let mut lines = vec![
-        Line::from(format!(
-            " Node {}: {}",
-            text::plain(&page.row.name),
-            text::plain(&page.row.why)
-        )),
-        Line::default(),
-    ];
+    let said = text::node_lines(page).into_iter().map(|line| Line::from(format!(" {line}")));
+    let mut lines: Vec<Line<'_>> = said.chain([Line::default()]).collect();
     if page.cpu_map.sockets.is_empty() {
         lines.push(Line::from("  The agent of this node has not described its CPUs."));
     }

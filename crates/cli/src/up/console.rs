@@ -1,10 +1,11 @@
 //! The console of `tidepool up`: its port, its view and its pages.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use anyhow::Context;
 use api::protocol::name::NAMESPACE;
-use console::feed::{AgentAt, Agents, Settings};
+use console::feed::{Agents, Settings};
 use console::{Console, Door, Feed};
 use futures_util::{FutureExt, TryFutureExt};
 use kube::{Client, Config};
@@ -34,18 +35,20 @@ impl Bound {
     }
 
     /// Follows the cluster and serves it. `config` leads to the API; its rights are not used by
-    /// the switch.
+    /// the switch. `agent` is its address, `ledger` the file that outlives the process.
     pub(super) fn start(
         self,
         client: Client,
         config: Config,
-        agent: Option<AgentAt>,
+        agent: Option<SocketAddr>,
+        ledger: Option<PathBuf>,
         components: &mut Components,
     ) {
         let feed = Feed::default();
         let settings = Settings {
             config_namespace: NAMESPACE.to_owned(),
-            agents: agent.map_or(Agents::Nowhere, Agents::One),
+            agents: agent.map_or(Agents::Nowhere, |agent| Agents::At(agent.to_string())),
+            ledger,
         };
         let view = feed.clone();
         components.start("console's view", |token| view.run(client, settings, token).map(Ok));

@@ -8,17 +8,34 @@ use serde_json::Value;
 
 use crate::rig::{TIDEPOOL, Up, said, until};
 
+/// Where the console is, by what `up` said.
+pub(crate) fn console_of(said: &str) -> String {
+    let line = said.lines().find(|line| line.contains("  console ")).unwrap();
+    line.rsplit("http://").next().unwrap().trim().to_owned()
+}
+
 /// The body of a page of the console.
 fn get(up: &Up, path: &str) -> String {
-    let line = up.said.lines().find(|line| line.contains("  console ")).unwrap();
-    let address = line.rsplit("http://").next().unwrap();
+    fetch(&console_of(&up.said), path)
+}
+
+/// The body of a page at an address.
+pub(crate) fn fetch(address: &str, path: &str) -> String {
+    let (status, body) = ask(address, path);
+    assert!(status.starts_with("HTTP/1.1 200"), "{path}: {status}");
+    body
+}
+
+/// The first line and the body of an answer.
+pub(crate) fn ask(address: &str, path: &str) -> (String, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer}");
-    answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+    assert!(!answer.contains("transfer-encoding: chunked"), "{path} is not one piece");
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.lines().next().unwrap_or_default().to_owned(), body.to_owned())
 }
 
 #[tokio::test]
@@ -39,11 +56,21 @@ async fn console_and_top_show_the_node() {
     })
     .await;
 
+    until("the agent has decided what best-effort may use", || async {
+        (!get(&up, "/api/nodes/n1").contains("\"bestEffortLimit\":null")).then_some(())
+    })
+    .await;
     let json = up.tidepool(&["top", "-o", "json"]);
     let page: Value =
         serde_json::from_slice(&json.stdout).unwrap_or_else(|_| panic!("{}", said(&json)));
     assert_eq!(page["nodes"].as_array().unwrap().len(), 4);
     assert_eq!(page["overview"]["counts"]["nodes"], 4);
+    let limit_of = |name: &str| {
+        let rows = page["nodes"].as_array().unwrap();
+        rows.iter().find(|row| row["name"] == name).unwrap()["bestEffortLimit"].clone()
+    };
+    assert!(limit_of("n1").is_i64(), "{page:#}");
+    assert!(page["nodes"].as_array().unwrap().iter().any(|row| row["bestEffortLimit"].is_null()));
 
     let table = up.tidepool(&["top"]);
     assert!(table.status.success() && said(&table).contains("NODE"), "{}", said(&table));

@@ -11,5 +11,6 @@ mod pods;
 mod restart;
 mod rig;
 mod scheduling;
+mod seen;
 mod state;
 mod unprivileged;

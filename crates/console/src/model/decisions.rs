@@ -27,6 +27,18 @@ pub struct AgentPage {
     pub switch: Switch,
     pub decisions: Vec<Decided>,
     pub changes: Vec<Change>,
+    /// Online pods that waited, the worst first; `None` where nobody measures it.
+    pub waits: Option<Vec<Wait>>,
+}
+
+/// An online pod that waited for something: a hint that somebody interferes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wait {
+    /// `namespace/name`.
+    pub pod: String,
+    pub resource: String,
+    /// Part of the last minute in which a task of it waited, in hundredths of a percent.
+    pub share: u32,
 }
 
 /// Whether the agent acts.
@@ -112,8 +124,9 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// Whether a pod was sent away. What is said of the node is how far it is from doing so.
     pub fn is_eviction(&self) -> bool {
-        self.decided.strategy.starts_with(EVICT)
+        self.decided.strategy.starts_with(EVICT) && self.decided.about != NODE
     }
 }
 
@@ -223,12 +236,14 @@ mod tests {
         let mut log = Log::default();
         let first = page(vec![decided("suppress", 1, "a")]);
         log.add(&first, None);
-        let second = page(vec![decided("suppress", 1, "a"), decided("evict-memory", 3, "b")]);
+        let evicted = Decided { about: "d/p".to_owned(), ..decided("evict", 3, "b") };
+        let second = page(vec![decided("suppress", 1, "a"), decided("evict", 2, "r"), evicted]);
         log.add(&second, Some(&first));
         log.add(&second, Some(&second));
         let found: Vec<&str> = log.entries().map(|one| one.decided.headline.as_str()).collect();
-        assert_eq!(found, ["b", "a"], "newest first");
-        assert!(log.entries().next().unwrap().is_eviction());
+        assert_eq!(found, ["b", "r", "a"], "newest first");
+        let evictions: Vec<bool> = log.entries().map(Entry::is_eviction).collect();
+        assert_eq!(evictions, [true, false, false], "room on the node is no eviction");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::World;
 use super::cpus::CpuMap;
-use super::decisions::{Decided, Filter, SUPPRESS, Switch};
+use super::decisions::{Decided, Filter, SUPPRESS, Switch, Wait};
 use super::facts::{PodFacts, PodKey, Thresholds, Usage};
 use super::history::{Limit, Sample};
 use super::row::NodeRow;
@@ -37,6 +37,8 @@ pub struct NodePage {
     pub switch: Switch,
     /// What holds now.
     pub decisions: Vec<Decided>,
+    /// Online pods that waited; `None` where nobody measures it.
+    pub waits: Option<Vec<Wait>>,
     pub settings: Vec<Setting>,
 }
 
@@ -106,6 +108,7 @@ impl World {
             has_agent: agent.is_some(),
             switch: agent.map(|page| page.switch.clone()).unwrap_or_default(),
             decisions: agent.map(|page| page.decisions.clone()).unwrap_or_default(),
+            waits: agent.and_then(|page| page.waits.clone()),
             settings: self.settings(name),
         })
     }
@@ -151,7 +154,7 @@ impl World {
     }
 
     /// Times at which best-effort lost something: a lower limit, or a pod.
-    fn marks(&self, name: &str) -> Vec<Mark> {
+    pub(super) fn marks(&self, name: &str) -> Vec<Mark> {
         let filter = Filter { node: name.to_owned(), ..Filter::default() };
         let limits: Vec<&Limit> =
             self.histories.get(name).into_iter().flat_map(|one| one.limits()).collect();

@@ -4,11 +4,14 @@ use serde::Serialize;
 use units::{Bytes, MilliCpu};
 
 use super::World;
+use super::decisions::Wait;
 use super::history::FleetSample;
 use super::row::{NodeRow, State};
 
 /// Nodes that are named on the first page.
 const NAMED: usize = 12;
+/// A wait that the first page tells of, in hundredths of a percent of a minute.
+const LONG_WAIT: u32 = 500;
 /// Width of a bar of the distribution, in percent.
 const BAR: i64 = 10;
 const BARS: usize = 10;
@@ -25,11 +28,33 @@ pub struct Overview {
     pub cpu: Cpu,
     pub memory: Memory,
     pub batch: Batch,
+    pub day: Day,
     /// How many nodes use how much of their CPU: under 10 %, under 20 %, and so on.
     pub distribution: [usize; BARS],
+    /// Online pods that waited for long, the worst first.
+    pub hints: Vec<Hint>,
     /// Those that someone should look at, worst first.
     pub attention: Vec<NodeRow>,
     pub history: Vec<FleetSample>,
+}
+
+/// A pod that waited, and where.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Hint {
+    pub node: String,
+    #[serde(flatten)]
+    pub wait: Wait,
+}
+
+fn hints(world: &World) -> Vec<Hint> {
+    let waits = world.agents.iter().flat_map(|(node, page)| {
+        let long = page.waits.iter().flatten().filter(|wait| wait.share >= LONG_WAIT);
+        long.map(move |wait| (node, wait))
+    });
+    let mut waits: Vec<_> = waits.collect();
+    waits.sort_by(|a, b| b.1.share.cmp(&a.1.share).then_with(|| a.1.pod.cmp(&b.1.pod)));
+    let worst = waits.into_iter().take(NAMED);
+    worst.map(|(node, wait)| Hint { node: node.clone(), wait: wait.clone() }).collect()
 }
 
 /// Nodes by state.
@@ -94,6 +119,15 @@ pub struct Batch {
     pub pods: usize,
 }
 
+/// The last 24 hours, or as much of them as was seen, in tenths of a percent of all CPUs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Day {
+    pub seconds: i64,
+    pub utilization_per_mille: Option<i64>,
+    pub without_batch_per_mille: Option<i64>,
+}
+
 impl Overview {
     pub fn of(world: &World, rows: &[NodeRow]) -> Self {
         let mut this = Self {
@@ -103,7 +137,9 @@ impl Overview {
             cpu: Cpu::default(),
             memory: Memory::default(),
             batch: Batch::default(),
+            day: world.ledger.average(),
             distribution: [0; BARS],
+            hints: hints(world),
             attention: Vec::new(),
             history: world.fleet.samples().copied().collect(),
         };

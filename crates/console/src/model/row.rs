@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use units::{Bytes, MilliCpu, Percent, Rounding};
 
+use super::decisions::AgentPage;
 use super::facts::{MetricFacts, NodeFacts, PodFacts, PodKey, Usage};
-use super::history::NodeHistory;
 
 /// A report that is older is not trusted.
 pub const STALE_SECONDS: i64 = 180;
@@ -100,6 +100,8 @@ pub struct NodeRow {
     /// `None` when nothing, or nothing recent, is known.
     pub used: Option<Usage>,
     pub classes: Option<Classes>,
+    /// What best-effort pods may use at this moment; `None` while the agent says nothing of it.
+    pub best_effort_limit: Option<MilliCpu>,
     pub batch_lent: Option<MilliCpu>,
     pub batch_requested: MilliCpu,
     pub batch_memory_lent: Option<Bytes>,
@@ -120,9 +122,8 @@ pub struct Known<'w> {
     pub node: &'w NodeFacts,
     pub metric: Option<&'w MetricFacts>,
     pub pods: &'w [(&'w PodKey, &'w PodFacts)],
-    pub history: Option<&'w NodeHistory>,
-    /// Who turned the agent off, as the agent says.
-    pub off_by: Option<&'w str>,
+    /// What the agent says.
+    pub agent: Option<&'w AgentPage>,
 }
 
 impl Known<'_> {
@@ -144,6 +145,7 @@ impl Known<'_> {
             capacity: self.node.capacity,
             used: fresh.map(|metric| metric.used),
             classes,
+            best_effort_limit: self.limit(),
             batch_lent: self.node.batch_cpu,
             batch_requested: requested.milli_cpu,
             batch_memory_lent: self.node.batch_memory,
@@ -159,6 +161,12 @@ impl Known<'_> {
         })
     }
 
+    /// An agent that is off limits nothing.
+    fn limit(&self) -> Option<MilliCpu> {
+        let page = self.agent.filter(|page| page.switch.is_on)?;
+        page.limit().map(|(_, limit)| limit)
+    }
+
     /// The state and its reason. What is worst is said.
     fn judge(
         &self,
@@ -167,7 +175,8 @@ impl Known<'_> {
         best_effort_pods: usize,
         now: Timestamp,
     ) -> (State, String) {
-        if let Some(who) = self.off_by {
+        if let Some(page) = self.agent.filter(|page| !page.switch.is_on) {
+            let who = page.switch.off_by.as_deref().unwrap_or("its agent");
             return (State::Off, format!("turned off by {who}"));
         }
         if self.node.is_off {

@@ -29,8 +29,17 @@ pub struct World {
     pub(super) histories: BTreeMap<String, NodeHistory>,
     pub(super) fleet: FleetHistory,
     pub(super) ledger: Ledger,
+    keeping: Keeping,
     pub(super) log: Log,
     pub(super) config: LoadedConfig,
+}
+
+/// Whether the ledger outlives this process.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Keeping {
+    pub is_kept: bool,
+    /// What was wrong with what was kept.
+    pub finding: Option<Finding>,
 }
 
 /// The configuration as the manager reads it.
@@ -180,14 +189,11 @@ impl World {
 
     pub(super) fn row(&self, name: &str, node: &NodeFacts, now: Timestamp) -> NodeRow {
         let pods = self.pods_on(name);
-        let agent = self.agents.get(name).filter(|page| !page.switch.is_on);
-        let off_by = agent.map(|page| page.switch.off_by.as_deref().unwrap_or("its agent"));
         let known = Known {
             node,
             metric: self.metrics.get(name),
             pods: &pods,
-            history: self.histories.get(name),
-            off_by,
+            agent: self.agents.get(name),
         };
         known.row(name, now)
     }
@@ -223,6 +229,19 @@ impl World {
 
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
+    }
+
+    /// Goes on with what was kept.
+    pub fn restore(&mut self, ledger: Ledger) {
+        self.ledger = ledger;
+    }
+
+    pub fn keep(&mut self, keeping: Keeping) {
+        self.keeping = keeping;
+    }
+
+    pub fn keeping(&self) -> &Keeping {
+        &self.keeping
     }
 
     pub fn agent(&self, name: &str) -> Option<&AgentPage> {

@@ -34,6 +34,7 @@ pub(super) static ALL: &[Asset] = &[
     asset!("/elements.js", SCRIPT, "elements.js"),
     asset!("/format.js", SCRIPT, "format.js"),
     asset!("/live.js", SCRIPT, "live.js"),
+    asset!("/sum.js", SCRIPT, "sum.js"),
     asset!("/switch.js", SCRIPT, "switch.js"),
     asset!("/pages/overview.js", SCRIPT, "pages/overview.js"),
     asset!("/pages/nodes.js", SCRIPT, "pages/nodes.js"),
@@ -41,6 +42,7 @@ pub(super) static ALL: &[Asset] = &[
     asset!("/pages/pods.js", SCRIPT, "pages/pods.js"),
     asset!("/pages/pod.js", SCRIPT, "pages/pod.js"),
     asset!("/pages/decisions.js", SCRIPT, "pages/decisions.js"),
+    asset!("/pages/replay.js", SCRIPT, "pages/replay.js"),
     asset!("/pages/config.js", SCRIPT, "pages/config.js"),
     asset!("/pages/benefit.js", SCRIPT, "pages/benefit.js"),
 ];

@@ -2,6 +2,7 @@
 //!
 //! Every answer has the version and the time of the view, and what could not be had.
 
+use api::finding::Finding;
 use axum::Json;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
@@ -13,8 +14,10 @@ use serde_json::json;
 
 use super::Shown;
 use crate::feed::Kind;
+use crate::model::benefit::Benefit;
 use crate::model::decisions::{Entry, Filter};
 use crate::model::row::{NodeRow, Sort, State as NodeState};
+use crate::model::world::Keeping;
 use crate::model::{PodFacts, PodKey};
 
 /// Rows of a table that are sent at once.
@@ -149,15 +152,47 @@ pub(super) async fn decisions(
     answer(&shown, json!({ "entries": entries, "strategies": strategies, "agents": agents }))
 }
 
+/// A moment of the past; now when it is absent.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Moment {
+    at: Option<Timestamp>,
+}
+
+pub(super) async fn replay(
+    State(shown): State<Shown>,
+    Path(name): Path<String>,
+    Query(moment): Query<Moment>,
+) -> Response {
+    match shown.feed.look(|world| world.replay(&name, moment.at, Timestamp::now())) {
+        Some(replay) => answer(&shown, replay),
+        None => absent("such node"),
+    }
+}
+
 pub(super) async fn config(State(shown): State<Shown>) -> Response {
     let page = shown.feed.look(|world| world.config_page());
     answer(&shown, page)
 }
 
+/// What sharing brought, and whether that is remembered.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct BenefitPage {
+    #[serde(flatten)]
+    benefit: Benefit,
+    is_kept: bool,
+    finding: Option<Finding>,
+}
+
 pub(super) async fn benefit(State(shown): State<Shown>) -> Response {
     let batch = shown.feed.published().overview.batch;
-    let benefit = shown.feed.look(|world| world.ledger().benefit(batch.lent, batch.used));
-    answer(&shown, benefit)
+    let page = shown.feed.look(|world| {
+        let Keeping { is_kept, finding } = world.keeping().clone();
+        let benefit = world.ledger().benefit(batch.lent, batch.used);
+        BenefitPage { benefit, is_kept, finding }
+    });
+    answer(&shown, page)
 }
 
 pub(super) async fn metrics(State(shown): State<Shown>) -> Response {

@@ -20,7 +20,8 @@ const env = (name) => {
 const { chromium } = createRequire(join(env("TIDEPOOL_PLAYWRIGHT"), "here.js"))("playwright-core");
 const pictures = env("TIDEPOOL_SCREENSHOTS");
 mkdirSync(pictures, { recursive: true });
-const HOSTILE = "<img src=x onerror=alert(1)>\"'&\u202e/../#?%2f";
+// As a page shows it: letters that turn the order of others around are written out.
+const SHOWN = "<img src=x onerror=alert(1)>\"'&\\u{202e}/../#?%2f";
 
 async function serve(what, port = "0") {
   const child = spawn(env("TIDEPOOL_SHOWCASE"), [String(port), what], { stdio: ["pipe", "pipe", "inherit"] });
@@ -80,8 +81,9 @@ async function says(page, text, selector = "main") {
   await page.locator(selector).getByText(text).first().waitFor({ timeout: 15000 });
 }
 
-async function picture(page, name) {
-  await page.screenshot({ path: join(pictures, `${name}.png`), fullPage: true });
+// A dialog covers what is seen of a page, so its picture shows no more than that.
+async function picture(page, name, fullPage = true) {
+  await page.screenshot({ path: join(pictures, `${name}.png`), fullPage });
 }
 
 const small = await serve("small");
@@ -90,11 +92,12 @@ await test("every page answers its question at the top", async () => {
   const page = await open(small.url);
   const pages = [
     ["", "overview", /need attention|needs attention|safe/i],
-    ["nodes", "nodes", /4 nodes/],
+    ["nodes", "nodes", /6 nodes/],
     ["nodes/atlas", "node", /Best-effort may use/],
-    ["pods", "pods", /6 pods/],
+    ["pods", "pods", /10 pods/],
     ["pods/default/etl", "pod", /uses what others leave/],
     ["decisions", "decisions", /The last \d+ decisions/],
+    ["decisions/atlas", "replay", /best-effort may use/],
     ["config", "config", /Part of the configuration is refused|in force/],
     ["benefit", "benefit", /core-hours of batch work done/],
   ];
@@ -113,6 +116,11 @@ await test("dark pages are as complete as light ones", async () => {
   await page.goto(`${small.url}/#/`);
   await says(page, "Lent to batch");
   await picture(page, "overview-dark");
+  for (const path of ["benefit", "config", "decisions/atlas"]) {
+    await page.goto(`${small.url}/#/${path}`);
+    await page.locator("main h1").waitFor({ timeout: 15000 });
+    await picture(page, `${path.split("/")[0]}-dark`);
+  }
   check(page.wrong.length === 0, page.wrong.join("; "));
 });
 
@@ -122,6 +130,13 @@ await test("a narrow screen scrolls nothing but tables", async () => {
   const wide = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
   check(wide <= 1, `the page is ${wide} px too wide`);
   await picture(page, "nodes-narrow");
+  for (const path of ["", "nodes/atlas", "decisions", "decisions/atlas", "config", "benefit"]) {
+    await page.goto(`${small.url}/#/${path}`);
+    await page.locator("main h1").waitFor({ timeout: 15000 });
+    const over = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+    check(over <= 1, `${path} is ${over} px too wide`);
+  }
+  await picture(page, "benefit-narrow");
 });
 
 await test("the chart has areas, a limit and marks with reasons", async () => {
@@ -134,6 +149,12 @@ await test("the chart has areas, a limit and marks with reasons", async () => {
   check(why.includes("threshold"), why);
   await page.getByText(/What happened to best-effort/).click();
   await says(page, "suppressed", "main td");
+});
+
+await test("the picture of the README is taken", async () => {
+  const page = await open(`${small.url}/#/nodes/atlas`, { viewport: { width: 1180, height: 762 } });
+  await says(page, "CPU by QoS class");
+  await picture(page, "console-node", false);
 });
 
 await test("pages are reached by keyboard alone", async () => {
@@ -161,7 +182,8 @@ await test("views go on by themselves, and keep focus and folds", async () => {
 
 await test("hostile names are text and nothing else", async () => {
   const page = await open(`${small.url}/#/nodes`);
-  await page.getByRole("link", { name: HOSTILE }).click();
+  check(!(await page.locator("main").textContent()).includes("\u202e"), "a letter turns the order of others around");
+  await page.getByRole("link", { name: SHOWN }).click();
   await page.locator(".crumb").filter({ hasText: "onerror" }).waitFor();
   check(await page.locator("img").count() === 0, "a name became an element");
   await picture(page, "hostile");
@@ -174,12 +196,39 @@ await test("hostile names are text and nothing else", async () => {
 await test("decisions can be searched", async () => {
   const page = await open(`${small.url}/#/decisions`);
   await says(page, "best-effort may use");
-  await page.getByLabel("Words").fill("evicted");
+  await page.getByLabel("Words, node or pod").fill("evicted");
   await page.waitForFunction(() => ![...document.querySelectorAll(".log summary")].some((one) => one.textContent.includes("may use")));
   await says(page, "was evicted");
-  await page.getByLabel("Words").fill("no such word");
+  await page.getByLabel("Words, node or pod").fill("no such word");
   await says(page, "Nothing fits");
   check(await page.evaluate(() => document.activeElement.tagName) === "INPUT", "the focus stays in the search");
+});
+
+await test("the past is replayed, moment by moment", async () => {
+  const page = await open(`${small.url}/#/decisions`);
+  await page.locator("summary").filter({ hasText: "evicted" }).first().click();
+  await page.getByRole("link", { name: "Replay that moment" }).first().click();
+  await page.locator("main h1").filter({ hasText: /^At .*best-effort could use/ }).waitFor();
+  await says(page, "default/report was evicted", ".whys");
+  check(await page.locator(".cursor").count() > 0, "the moment is on the chart");
+  await picture(page, "replay-past");
+  const headline = () => page.locator("main h1").textContent();
+  const before = await headline();
+  await page.getByRole("button", { name: "Back" }).click();
+  await page.waitForFunction((old) => document.querySelector("main h1").textContent !== old, before);
+  const then = await headline();
+  await page.waitForTimeout(2500);
+  check(await headline() === then, "the past stays while the present goes on");
+  await page.getByRole("button", { name: "First" }).click();
+  await page.locator("#moment").focus();
+  await page.keyboard.press("ArrowRight");
+  await page.waitForFunction(() => document.querySelector("#moment").value === "1");
+  await page.getByRole("button", { name: "Play" }).click();
+  await page.waitForFunction(() => Number(document.querySelector("#moment").value) >= 3);
+  await page.getByRole("button", { name: "Pause" }).click();
+  await page.getByRole("button", { name: "Now" }).click();
+  await page.locator("main h1").filter({ hasText: /^Now,/ }).waitFor();
+  check(page.wrong.length === 0, page.wrong.join("; "));
 });
 
 async function ask(page, token) {
@@ -193,7 +242,7 @@ await test("a wrong token changes nothing and says so", async () => {
   await ask(page, "wrong-secret");
   await page.getByRole("button", { name: "Switch off", exact: true }).click();
   await page.locator(".said.error").filter({ hasText: "not accepted" }).waitFor();
-  await picture(page, "switch-refused");
+  await picture(page, "switch-refused", false);
   await page.getByRole("button", { name: "Cancel" }).click();
   check(await page.locator(".badge.off").count() === 0, "the node went off");
   check(!page.sent.some((url) => url.includes("secret")), "the token was in an address");
@@ -217,11 +266,11 @@ await test("the switch works, and twice is harmless", async () => {
   let presses = 0;
   page.on("request", (request) => { if (request.url().endsWith("/api/switch")) presses += 1; });
   await ask(page, "showcase");
-  await picture(page, "switch");
+  await picture(page, "switch", false);
   await page.getByRole("button", { name: "Switch off", exact: true }).dblclick();
   await page.locator(".said.done").filter({ hasText: "1 node switched off." }).waitFor();
   check(presses === 1, `a double click sent ${presses} requests`);
-  await page.getByRole("button", { name: "Cancel" }).click();
+  await page.getByRole("button", { name: "Close" }).click();
   await page.locator(".badge.off").first().waitFor({ timeout: 15000 });
   await picture(page, "node-off");
   await page.goto(`${small.url}/#/`);
@@ -229,9 +278,10 @@ await test("the switch works, and twice is harmless", async () => {
   await ask(page, "showcase");
   await page.getByRole("button", { name: "Switch off", exact: true }).click();
   await page.locator(".said").filter({ hasText: "1 node was off already" }).waitFor({ timeout: 15000 });
-  await page.getByRole("button", { name: "Cancel" }).click();
+  await picture(page, "switch-done", false);
+  await page.getByRole("button", { name: /Close|Cancel/ }).click();
   await page.goto(`${small.url}/#/nodes/boreas`);
-  await page.locator("#switch").filter({ hasText: "Switch on" }).click();
+  await page.locator("#switch").filter({ hasText: "Switch co-location on" }).click();
   await page.getByLabel("Token").fill("showcase");
   await page.getByRole("button", { name: "Switch on", exact: true }).click();
   await page.locator(".said.done").waitFor();
@@ -276,7 +326,7 @@ await test("ten thousand nodes do not choke a page", async () => {
   await says(page, "10,000 nodes");
   check(Date.now() - start < 10000, `it took ${Date.now() - start} ms`);
   check(await page.locator("tbody tr").count() === 100, "one page of rows");
-  await picture(page, "nodes-large");
+  await picture(page, "nodes-large", false);
   await page.getByRole("button", { name: "Next" }).click();
   await says(page, "page 2 of 100");
   await page.getByRole("searchbox").fill("node-09999");

@@ -59,7 +59,8 @@ async fn rig() -> Rig {
         definitions.create(&PostParams::default(), &definition).await.unwrap();
     }
     let feed = Feed::default();
-    let settings = Settings { config_namespace: "default".to_owned(), agents: Agents::Nowhere };
+    let config_namespace = "default".to_owned();
+    let settings = Settings { config_namespace, agents: Agents::Nowhere, ledger: None };
     tokio::spawn(feed.clone().run(client.clone(), settings, shutdown.clone()));
     let console = Console { feed: feed.clone(), door: Some(door) };
     let router = console.router(true, shutdown.clone());
@@ -145,15 +146,21 @@ async fn a_cluster_becomes_pages() {
         "/api/pods",
         "/api/pods/default/web",
         "/api/decisions",
+        "/api/replay/n1",
+        "/api/replay/n1?at=2030-01-01T00:00:00Z",
         "/api/config",
         "/api/benefit",
     ] {
         assert_eq!(rig.get(path).await.0, StatusCode::OK, "{path}");
     }
-    for path in ["/api/nodes/n2", "/api/pods/default/none", "/nothing", "/../Cargo.toml"] {
+    for path in
+        ["/api/nodes/n2", "/api/replay/n2", "/api/pods/default/none", "/nothing", "/../Cargo.toml"]
+    {
         assert_eq!(rig.get(path).await.0, StatusCode::NOT_FOUND, "{path}");
     }
-    assert_eq!(rig.get("/api/nodes?sort=wrong").await.0, StatusCode::BAD_REQUEST);
+    for path in ["/api/nodes?sort=wrong", "/api/replay/n1?at=yesterday"] {
+        assert_eq!(rig.get(path).await.0, StatusCode::BAD_REQUEST, "{path}");
+    }
     let (_, metrics) = rig.get("/metrics").await;
     let metrics = metrics.as_str().unwrap();
     for metric in console::metrics::ALL {

@@ -159,6 +159,25 @@ fn the_first_page_sums_up() {
 }
 
 #[test]
+fn online_work_that_waits_is_a_hint() {
+    let mut world = world();
+    let first_page = |world: &World| Overview::of(world, &world.rows(now()));
+    let mut page = agent(1_200, now());
+    world.put_agent("n1", page.clone());
+    assert_eq!(world.node_page("n1", now()).unwrap().waits, None, "nobody measures it");
+    let wait =
+        |pod: &str, share: u32| object(json!({"pod": pod, "resource": "cpu", "share": share}));
+    page.waits = Some(vec![wait("shop/web", 700), wait("shop/cache", 499)]);
+    world.put_agent("n1", page);
+    assert_eq!(world.node_page("n1", now()).unwrap().waits.unwrap().len(), 2);
+    let hints = first_page(&world).hints;
+    let [hint] = hints.as_slice() else { panic!("the long one only: {hints:?}") };
+    assert_eq!((hint.node.as_str(), hint.wait.pod.as_str()), ("n1", "shop/web"));
+    world.remove_agent("n1");
+    assert_eq!(first_page(&world).hints, []);
+}
+
+#[test]
 fn a_node_page_has_the_past_the_limit_and_its_reasons() {
     let mut world = world();
     let pods = [("web", "LS", 3_000), ("etl", "BE", 400)];
@@ -176,6 +195,62 @@ fn a_node_page_has_the_past_the_limit_and_its_reasons() {
     assert_eq!(page.pod_rows.len(), 3);
     assert!(page.settings.len() > 20);
     assert!(world.node_page("n2", now()).is_none());
+}
+
+#[test]
+fn a_row_has_the_limit_that_the_agent_decided() {
+    let mut world = world();
+    assert_eq!(row(&world).best_effort_limit, None, "nobody said so");
+    world.put_agent("n1", agent(1_200, now()));
+    assert_eq!(row(&world).best_effort_limit, Some(MilliCpu(1_200)));
+    let mut off = agent(1_200, now());
+    off.switch.is_on = false;
+    world.put_agent("n1", off);
+    assert_eq!(row(&world).best_effort_limit, None, "an agent that is off limits nothing");
+    world.remove_agent("n1");
+    assert_eq!(row(&world).best_effort_limit, None);
+}
+
+#[test]
+fn the_past_is_replayed_as_it_was() {
+    let mut world = world();
+    let at = |seconds: i64| now() - SignedDuration::from_secs(100 - seconds);
+    for (seconds, limit) in [(0, 3_000), (40, 2_000), (80, 1_000)] {
+        let mut page = agent(limit, at(seconds));
+        if limit == 2_000 {
+            page.decisions.push(object(json!({
+                "strategy": "evict", "since": at(45).to_string(), "about": "shop/etl",
+                "resource": "memory", "headline": "was told", "boundBy": "BEMemoryEvict",
+            })));
+        }
+        world.put_agent("n1", page);
+    }
+    let replay = |seconds: i64| world.replay("n1", Some(at(seconds)), now()).unwrap();
+    struct Case {
+        name: &'static str,
+        seconds: i64,
+        want: (Option<i64>, &'static [&'static str], usize),
+    }
+    let cases = [
+        Case { name: "before all", seconds: -1, want: (None, &[], 0) },
+        Case { name: "at the first", seconds: 0, want: (Some(3_000), &["suppress"], 1) },
+        Case { name: "between", seconds: 39, want: (Some(3_000), &["suppress"], 0) },
+        Case { name: "at the second", seconds: 40, want: (Some(2_000), &["suppress"], 1) },
+        Case { name: "with news", seconds: 60, want: (Some(2_000), &["evict", "suppress"], 0) },
+        Case { name: "news get old", seconds: 120, want: (Some(1_000), &["suppress"], 0) },
+    ];
+    for Case { name, seconds, want } in cases {
+        let found = replay(seconds);
+        let strategies: Vec<&str> =
+            found.decisions.iter().map(|decided| decided.strategy.as_str()).collect();
+        let limit = found.limit.map(|limit| limit.0);
+        assert_eq!((limit, strategies.as_slice(), found.changed), want, "{name}");
+    }
+    let today = world.replay("n1", None, now()).unwrap();
+    assert!(today.is_now && today.at == now());
+    assert_eq!(today.moments, [at(0), at(40), at(45), at(80)]);
+    assert_eq!(today.used.unwrap().used.be, MilliCpu(800), "measured half a minute ago");
+    assert!(world.replay("n2", None, now()).is_none());
 }
 
 #[test]

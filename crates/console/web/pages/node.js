@@ -1,7 +1,8 @@
 // Why is this node holding best-effort back, or not?
 import { badge, card, command, h, headline, link, number, qos, table } from "/elements.js";
-import { CLASSES, cpuMap, legend, stacked } from "/charts.js";
-import { ago, amount, bytes, cores, cpus, percent } from "/format.js";
+import { classLegend, cpuMap, legend, stacked } from "/charts.js";
+import { ago, bytes, bytesFixed, cores, cpus, fixed, percent, some } from "/format.js";
+import { why } from "/sum.js";
 
 export const title = (rest) => `Node ${rest[0]}`;
 export const url = (state) => `/api/nodes/${encodeURIComponent(state.rest[0])}`;
@@ -10,18 +11,19 @@ export function view(data) {
   const limit = data.limits.length > 0 ? data.limits[data.limits.length - 1] : null;
   const used = data.used?.milliCpu ?? null;
   return [
-    h("p", { class: "crumb" }, link("Nodes", "nodes"), " / ", data.name, " ", badge(data.state)),
-    headline(data.state, sentence(data, limit), data.why),
+    h("p", { class: "crumb" }, link("Nodes", "nodes"), " / ", h("bdi", {}, data.name), " ", badge(data.state)),
+    headline(data.state, sentence(data, limit), `${data.why[0].toUpperCase()}${data.why.slice(1)}.`),
     h("div", { class: "cards" },
       card("CPU in use", percent(used, data.capacity.milliCpu), `${cores(used)} of ${cpus(data.capacity.milliCpu)}`),
       card("Memory in use", percent(data.used?.bytes, data.capacity.bytes), `${bytes(data.used?.bytes)} of ${bytes(data.capacity.bytes)}`),
-      card("Best-effort", data.classes ? cpus(data.classes.be) : "–", limit ? `may use ${cpus(limit.milliCpu)}` : "no limit is known"),
+      card("Best-effort uses", data.classes ? cpus(data.classes.be) : "–", limit ? `may use ${cpus(limit.milliCpu)}` : "no limit is known"),
       card("Lent to batch", cpus(data.batchLent), `${cores(data.batchRequested)} requested`)),
     chart(data),
     decisions(data),
+    h("h2", {}, "Does online work wait?"), waits(data),
     h("h2", {}, "Who owns the CPUs?"),
     data.cpuMap.sockets.length > 0
-      ? [cpuMap(data.cpuMap), legend([["lse", "LSE"], ["lsr", "LSR"], ["ls", "LS"], ["be", "BE"], ["system", "SYSTEM"], ["lends", "best-effort may run beside"]])]
+      ? [cpuMap(data.cpuMap), legend([...classLegend(["lse", "lsr", "ls", "be"]), ["lends", "best-effort may run beside its owner"]])]
       : h("p", { class: "state" }, "The agent of this node has not described its CPUs."),
     h("h2", {}, "Pods"), pods(data),
     settings(data),
@@ -45,24 +47,13 @@ function chart(data) {
   return [
     h("h2", {}, "CPU by QoS class"),
     drawn ?? h("p", { class: "state" }, "The chart begins with the second report of the agent."),
-    drawn && legend([...[...CLASSES].reverse().map(([key, name]) => [key, name]),
-      ["limit", "best-effort limit"], ["threshold", "held back above"], ["suppressed", "limit lowered"], ["evicted", "pod evicted"]]),
+    drawn && legend([...classLegend(["ls", "lsr", "lse", "system", "be"]), ["limit", "best-effort limit"], ["threshold", "held back above"], ["suppressed", "limit lowered"], ["evicted", "pod evicted"]]),
     data.marks.length > 0 && h("details", { "data-key": "marks" },
       h("summary", { "data-key": "marks-summary" }, `What happened to best-effort work (${data.marks.length})`),
+      h("p", {}, link("Replay it, moment by moment", "decisions", data.name)),
       table(["When", "What", "About", "Outcome", "Bound by"], data.marks.map((mark) =>
         [ago(mark.at), mark.kind, mark.about, mark.headline, mark.boundBy]), "")),
   ];
-}
-
-export function why(decided) {
-  return h("article", { class: "why" },
-    h("h3", {}, decided.headline),
-    h("p", { class: "note" }, `${decided.strategy}, bound by ${decided.boundBy}, since `, ago(decided.since),
-      decided.about === "node" ? "" : `, about ${decided.about}`),
-    decided.lines.length > 0 && h("table", { class: "sum" }, h("tbody", {}, decided.lines.map((line, index) =>
-      h("tr", { class: index === decided.lines.length - 1 ? "result" : "" },
-        h("td", { class: "number" }, amount(line.amount, decided.resource)),
-        h("td", {}, line.label), h("td", { class: "note" }, line.note))))));
 }
 
 function decisions(data) {
@@ -77,11 +68,29 @@ function decisions(data) {
   ];
 }
 
+// Hints of interference: online pods whose tasks stood still.
+function waits(data) {
+  if (data.waits === null) {
+    return h("p", { class: "state" }, "Not measured: the agent needs control groups v2 and ",
+      h("code", {}, "--feature-gates=PSICollector=true"), ".");
+  }
+  const beside = data.classes ? `Best-effort work uses ${cpus(data.classes.be)} beside them.` : "";
+  return [
+    table(["Pod", "Waited for", number("Share of the last minute")],
+      data.waits.map((wait) => [podLink(wait.pod), waitedFor(wait), number(hundredths(wait.share))]),
+      "No online pod waited for more than 1% of the last minute."),
+    data.waits.length > 0 && h("p", { class: "note" }, `${beside} A wait is a hint: somebody interferes, or the pod has too little of its own.`),
+  ];
+}
+
+export const waitedFor = (wait) => ({ cpu: "CPU", memory: "memory", io: "disks" })[wait.resource] ?? wait.resource;
+export const hundredths = (share) => `${(share / 100).toFixed(1)}%`;
+
 function pods(data) {
-  return table(["Pod", "Class", "Priority", "Phase", number("CPU used"), number("requested"), number("batch"), number("memory"), "CPUs"],
+  return table(["Pod", "Class", "Priority", "Phase", number("CPUs used"), number("CPUs requested"), number("Batch CPUs requested"), number("Memory used"), "Its own CPUs"],
     data.podRows.map((pod) => [
-      podLink(pod.key), qos(pod.qos), pod.priority, pod.phase, number(cores(pod.used?.milliCpu)),
-      number(cores(pod.requested.milliCpu)), number(cores(pod.batchRequested.milliCpu)), number(bytes(pod.used?.bytes)), pod.cpus || "–",
+      podLink(pod.key), qos(pod.qos), pod.priority, pod.phase, number(fixed(pod.used?.milliCpu)),
+      number(some(pod.requested.milliCpu)), number(some(pod.batchRequested.milliCpu)), number(bytesFixed(pod.used?.bytes)), pod.cpus || "–",
     ]), "No pods run here.");
 }
 

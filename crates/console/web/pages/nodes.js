@@ -1,6 +1,6 @@
 // Where is the slack?
-import { badge, command, h, headline, link, number, pager, table } from "/elements.js";
-import { ago, bytes, cores, percent, plural } from "/format.js";
+import { badge, command, h, headline, link, number, pager, table, wide } from "/elements.js";
+import { ago, bytes, cores, fixed, percent, plural } from "/format.js";
 
 export const title = () => "Nodes";
 
@@ -31,14 +31,14 @@ export function url(state) {
 }
 
 export function view(data, state, refresh) {
+  // The numbers of a safe node say it all.
   const rows = data.rows.map((row) => [
     link(row.name, "nodes", row.name), badge(row.state),
-    number(`${percent(row.used?.milliCpu, row.capacity.milliCpu)} of ${cores(row.capacity.milliCpu)}`),
-    number(row.classes ? cores(row.classes.be) : "–"),
-    number(cores(row.batchLent)),
-    number(`${percent(row.used?.bytes, row.capacity.bytes)} of ${bytes(row.capacity.bytes)}`),
-    number(`${row.bestEffortPods} / ${row.pods}`),
-    row.measured ? ago(row.measured) : "never", row.why,
+    number(percent(row.used?.milliCpu, row.capacity.milliCpu)), number(cores(row.capacity.milliCpu)),
+    number(row.classes ? fixed(row.classes.be) : "–"), number(fixed(row.bestEffortLimit)), number(fixed(row.batchLent)),
+    number(percent(row.used?.bytes, row.capacity.bytes)), number(bytes(row.capacity.bytes)),
+    number(`${row.bestEffortPods} of ${row.pods}`),
+    row.measured ? ago(row.measured) : "never", wide(row.state === "safe" ? "" : row.why),
   ]);
   const turn = (page) => {
     state.question.page = page;
@@ -46,9 +46,9 @@ export function view(data, state, refresh) {
   };
   const whole = data.total === data.all ? plural(data.all, "node") : `${data.total.toLocaleString("en")} of ${plural(data.all, "node")}`;
   return [
-    headline("", whole, "CPU and memory in use, and what is lent to batch work."),
-    table(["Node", "State", number("CPUs in use"), number("best-effort"), number("lent"),
-      number("memory in use"), number("best-effort / pods"), "Measured", "Why"], rows,
+    headline("", whole, "How much of each is in use, what best-effort (BE) work uses and may use, and what is lent to batch pods. In CPUs where nothing else is said."),
+    table(["Node", "State", number("CPU used"), number("CPUs"), number("BE used"), number("BE limit"), number("Lent"),
+      number("Memory used"), number("Memory"), number("BE pods"), "Measured", wide("Why")], rows,
       data.all === 0 ? "There are no nodes yet." : "No node fits the question."),
     pager(data, data.page, turn),
     command("tidepool top -o json"),

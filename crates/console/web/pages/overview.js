@@ -1,41 +1,50 @@
 // Is the cluster safe, and what is it used for?
-import { badge, card, command, h, headline, href, link, table } from "/elements.js";
+import { badge, card, command, h, headline, href, link, number, table } from "/elements.js";
 import { bars, gap, legend } from "/charts.js";
-import { bytes, cores, cpus, percent, plural } from "/format.js";
+import { hundredths, podLink, waitedFor } from "/pages/node.js";
+import { bytes, cores, cpus, perMille, percent, plural, span } from "/format.js";
 
 export const title = () => "Overview";
 export const url = () => "/api/overview";
 
+const STATES = [
+  ["safe", "measured, with room"], ["held", "batch waits, as it should"], ["unsafe", "someone should look"],
+  ["unknown", "no recent report"], ["off", "switched off"],
+];
+
 export function view(data) {
-  const { counts, cpu, batch, memory } = data;
+  const { counts, cpu, batch, memory, day } = data;
   if (counts.nodes === 0) {
     return [headline("unknown", data.headline, "Nodes appear here as soon as they join."), command("kubectl get nodes")];
   }
-  const gained = cpu.capacity > 0 ? Math.round((100 * (cpu.used - cpu.withoutBatch)) / cpu.capacity) : 0;
   const note = cpu.capacity > 0
     ? `${percent(cpu.used, cpu.capacity)} of CPU is in use; ${percent(cpu.withoutBatch, cpu.capacity)} would be without batch work.`
     : "Nothing was measured yet; agents report once a minute.";
   return [
     headline(data.state, data.headline, note),
     h("div", { class: "cards" },
-      card("CPU in use", percent(cpu.used, cpu.capacity), `${cores(cpu.used)} of ${cpus(cpu.capacity)}; ${gained} points by batch`),
-      card("Memory in use", percent(memory.used, memory.capacity), `${bytes(memory.used)} of ${bytes(memory.capacity)}`),
-      card("Lent to batch", cpus(batch.lent), `${cores(batch.requested)} requested, ${cores(batch.used)} used`),
-      card("Best-effort pods", batch.pods.toLocaleString("en"), "run in what others leave")),
-    h("div", { class: "states" }, ["safe", "held", "unsafe", "unknown", "off"].map((state) =>
+      card("CPU in use now", percent(cpu.used, cpu.capacity), `${cores(cpu.used)} of ${cpus(cpu.capacity)}; ${percent(cpu.withoutBatch, cpu.capacity)} without batch`),
+      card("CPU in use, last 24 h", perMille(day.utilizationPerMille), day.utilizationPerMille === null ? "counted from the second report on"
+        : `${perMille(day.withoutBatchPerMille)} without batch${day.seconds < 86400 ? `; ${span(day.seconds)} seen` : ""}`),
+      card("Lent to batch", cpus(batch.lent), `${cores(batch.requested)} requested by ${plural(batch.pods, "pod")}, ${cores(batch.used)} used`),
+      card("Memory in use", percent(memory.used, memory.capacity), `${bytes(memory.used)} of ${bytes(memory.capacity)}`)),
+    h("div", { class: "states" }, STATES.map(([state, meaning]) =>
       h("a", { class: "tile", href: href("nodes") + `?state=${state}`, "data-key": `tile-${state}` },
-        badge(state), h("strong", {}, counts[state].toLocaleString("en"))))),
+        badge(state), h("strong", {}, counts[state].toLocaleString("en")), h("span", { class: "note" }, meaning)))),
     chart(data),
     h("h2", {}, "Who needs attention"),
     table(["Node", "State", "Why"],
       data.attention.map((row) => [link(row.name, "nodes", row.name), badge(row.state), row.why]),
-      "Nobody: every node is measured and has room."),
+      "Nobody: every node is measured and safe."),
+    data.hints.length > 0 && [h("h2", {}, "Online work that waits"),
+      table(["Pod", "Node", "Waited for", number("Share of the last minute")], data.hints.map((hint) =>
+        [podLink(hint.pod), link(hint.node, "nodes", hint.node), waitedFor(hint), number(hundredths(hint.share))]), "")],
     h("h2", {}, "How busy are nodes?"),
-    bars({
+    counts.nodes > counts.unknown && bars({
       values: data.distribution,
       labels: data.distribution.map((_, index) => `${index * 10}–${index * 10 + 10}%`),
       label: "Nodes by share of CPU in use",
-      unit: (value) => value.toLocaleString("en"),
+      unit: (value) => value.toLocaleString("en", { maximumFractionDigits: 0 }), name: " nodes", isCount: true,
     }),
     h("p", { class: "note" }, `${plural(counts.nodes - counts.unknown, "measured node")} by share of their CPU in use.`),
     command("tidepool top -o json"),

@@ -1,7 +1,7 @@
 // How is this pod treated?
 import { badge, card, command, h, headline, link, table } from "/elements.js";
 import { ago, bytes, cpus } from "/format.js";
-import { why } from "/pages/node.js";
+import { why } from "/sum.js";
 
 export const title = (rest) => `Pod ${rest.join("/")}`;
 export const url = (state) => `/api/pods/${state.rest.map(encodeURIComponent).join("/")}`;
@@ -9,8 +9,8 @@ export const url = (state) => `/api/pods/${state.rest.map(encodeURIComponent).jo
 export function view(data) {
   return [
     h("p", { class: "crumb" }, link("Pods", "pods"), " / ", data.key),
-    headline(data.nodeState, data.headline, `${data.phase}, ${data.priority}`),
-    h("p", {}, "Node ", link(data.node, "nodes", data.node), " ", data.nodeState && badge(data.nodeState), " ", data.nodeWhy),
+    headline("", data.headline, `${data.phase}, ${data.priority}`),
+    h("p", {}, "On node ", link(data.node, "nodes", data.node), " ", data.nodeState && badge(data.nodeState), " ", data.nodeWhy && `${data.nodeWhy}.`),
     h("div", { class: "cards" },
       card("CPU used", cpus(data.used?.milliCpu), data.qos === "BE" ? `${cpus(data.batchRequested.milliCpu)} of batch requested` : `${cpus(data.requested.milliCpu)} requested`),
       card("Memory used", bytes(data.used?.bytes), data.qos === "BE" ? `${bytes(data.batchRequested.bytes)} of batch requested` : `${bytes(data.requested.bytes)} requested`),
@@ -21,6 +21,6 @@ export function view(data) {
       : h("p", { class: "state" }, "Nothing special: no strategy has something to say about this pod."),
     data.past.length > 0 && [h("h2", {}, "Before"),
       table(["When", "Strategy", "Outcome", "Bound by"], data.past.map((one) => [ago(one.since), one.strategy, one.headline, one.boundBy]), "")],
-    command(`kubectl get pod -n ${data.key.split("/")[0]} ${data.key.split("/")[1]} -o wide`),
+    command(`tidepool explain pod ${data.key}`),
   ];
 }

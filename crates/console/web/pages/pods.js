@@ -1,6 +1,6 @@
 // Who runs, and as what?
 import { command, h, headline, link, number, pager, qos, table } from "/elements.js";
-import { ago, bytes, cores, plural } from "/format.js";
+import { age, bytesFixed, fixed, plural, some } from "/format.js";
 import { podLink } from "/pages/node.js";
 
 export const title = () => "Pods";
@@ -27,11 +27,11 @@ export function view(data, state, refresh) {
   };
   return [
     headline("", data.total === data.all ? plural(data.all, "pod") : `${data.total.toLocaleString("en")} of ${plural(data.all, "pod")}`, "The busiest first."),
-    table(["Pod", "Class", "Priority", "Node", "Phase", number("CPU used"), number("requested"), number("batch"), number("memory"), "Age"],
+    table(["Pod", "Class", "Priority", "Node", "Phase", number("CPUs used"), number("CPUs requested"), number("Batch CPUs requested"), number("Memory used"), number("Age")],
       data.rows.map((pod) => [
         podLink(pod.key), qos(pod.qos), pod.priority, link(pod.node, "nodes", pod.node), pod.phase,
-        number(cores(pod.used?.milliCpu)), number(cores(pod.requested.milliCpu)),
-        number(cores(pod.batchRequested.milliCpu)), number(bytes(pod.used?.bytes)), pod.created ? ago(pod.created) : "–",
+        number(fixed(pod.used?.milliCpu)), number(some(pod.requested.milliCpu)),
+        number(some(pod.batchRequested.milliCpu)), number(bytesFixed(pod.used?.bytes)), number(age(pod.created)),
       ]), data.all === 0 ? "No pods run yet." : "No pod fits the question."),
     pager(data, data.page, turn),
     command("tidepool top pods -o json"),

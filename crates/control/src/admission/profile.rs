@@ -129,6 +129,28 @@ impl Profile {
         self.objects.matches(Some(labels)) && self.namespaces.matches(namespace)
     }
 
+    /// Why the profile does not mean a pod; `None` when it does.
+    pub fn mismatch(&self, labels: &Labels, namespace: Option<&Labels>) -> Option<&'static str> {
+        if self.is_broken() {
+            return Some("a selector of the profile cannot be evaluated");
+        }
+        if !self.objects.matches(Some(labels)) {
+            return Some("its selector does not match the pod's labels");
+        }
+        if self.namespaces.matches(namespace) {
+            return None;
+        }
+        Some(match namespace {
+            None => "the pod's namespace is not known",
+            Some(_) => "its namespaceSelector does not match the namespace's labels",
+        })
+    }
+
+    /// In how many of 100 cases it applies; `None` when that cannot be read, and it never does.
+    pub fn percent(&self) -> Option<u8> {
+        self.percent
+    }
+
     /// Reservations have no namespace, so a profile that means namespaces alone does not mean them.
     pub fn matches_reservation(&self, labels: &Labels) -> bool {
         let by_labels = matches!(self.objects, Match::Some(_));
@@ -375,7 +397,7 @@ pub fn reapply(
     Ok((next, left_alone))
 }
 
-fn labels_of(object: &Value) -> Labels {
+pub(crate) fn labels_of(object: &Value) -> Labels {
     let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
     let texts = labels
         .into_iter()

@@ -9,19 +9,25 @@
 //! | metrics | `/external-metrics` | nothing: the manager has none |
 //! | metrics | `/all-metrics` | all of it |
 //! | metrics | `/debug/noderesource/NODE` | where the node's batch and mid resources come from |
+//! | metrics | `/debug/admission/explain` | which profiles mean a pod: POST it, or `?namespace=N&name=P` |
 
 use api::protocol::endpoint::manager::{
-    ALL_METRICS, DEBUG_NODE_RESOURCE, EXTERNAL_METRICS, HEALTHZ, INTERNAL_METRICS, METRICS, READYZ,
-    WEBHOOK_READY_CHECK,
+    ALL_METRICS, DEBUG_ADMISSION, DEBUG_NODE_RESOURCE, EXTERNAL_METRICS, HEALTHZ, INTERNAL_METRICS,
+    METRICS, READYZ, WEBHOOK_READY_CHECK,
 };
+use api::protocol::metric::manager as names;
 use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::{Method, Request, StatusCode};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
 use overcommit::explain;
 use prometheus::proto::MetricFamily;
-use prometheus::{Encoder, IntGauge, Registry, TextEncoder};
-use serde_json::json;
+use prometheus::{IntGauge, Registry};
+use serde_json::{Value, json};
+use tokio::time::timeout;
 
+use crate::exposition;
 use crate::listener::{self, Answers, Reply};
 use crate::webhook::Readiness;
 use crate::{Shared, node_resource};
@@ -63,45 +69,101 @@ pub(super) struct Metrics {
     pub(super) leads: IntGauge,
     pub(super) shared: Shared,
     pub(super) node_resource: node_resource::Options,
+    /// `None` when webhooks are switched off.
+    pub(super) webhooks: Option<Readiness>,
 }
+
+/// Shown to whoever asks in another way.
+const HOW_TO_EXPLAIN: &str =
+    "POST a pod as JSON, or GET with ?namespace=NAMESPACE&name=NAME of one that exists\n";
 
 /// Families that the reference's controller library keeps in a registry of its own.
 const LIBRARY: [&str; 3] = ["controller_runtime_", "workqueue_", "rest_client_"];
 
-fn is_library(family: &MetricFamily) -> bool {
-    LIBRARY.iter().any(|prefix| family.name().starts_with(prefix))
+fn is_library(name: &str) -> bool {
+    LIBRARY.iter().any(|prefix| name.starts_with(prefix))
 }
 
 impl Answers for Metrics {
     async fn answer(&self, request: Request<Incoming>) -> Reply {
+        if request.uri().path() == DEBUG_ADMISSION {
+            return self.explain(request).await;
+        }
         if request.method() != Method::GET {
             return listener::text(StatusCode::METHOD_NOT_ALLOWED, "send GET");
         }
         if let Some(node) = request.uri().path().strip_prefix(DEBUG_NODE_RESOURCE) {
             return self.node(node);
         }
-        let shows: fn(&MetricFamily) -> bool = match request.uri().path() {
+        let shows: fn(&str) -> bool = match request.uri().path() {
             METRICS => is_library,
-            INTERNAL_METRICS => |family| !is_library(family),
+            INTERNAL_METRICS => |name| !is_library(name),
             EXTERNAL_METRICS => |_| false,
             ALL_METRICS => |_| true,
             _ => return listener::text(StatusCode::NOT_FOUND, "no such page"),
         };
         self.leads.set(self.shared.leadership.is_held().into());
-        let families: Vec<MetricFamily> =
-            self.registry.gather().into_iter().filter(shows).collect();
-        let mut body = Vec::new();
-        match TextEncoder::new().encode(&families, &mut body) {
-            Ok(()) => {
-                let kind = "text/plain; version=0.0.4; charset=utf-8";
-                listener::reply(StatusCode::OK, kind, Bytes::from(body))
-            }
-            Err(error) => listener::text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
-        }
+        let families = self.registry.gather().into_iter();
+        let families: Vec<MetricFamily> = families.filter(|family| shows(family.name())).collect();
+        exposition::page(&families, names::ALL.iter().filter(|metric| shows(metric.name)))
     }
 }
 
 impl Metrics {
+    /// What webhooks would do to a pod that is sent, or that exists.
+    async fn explain(&self, request: Request<Incoming>) -> Reply {
+        let Some(webhooks) = &self.webhooks else {
+            let text = "webhooks are switched off; see the gate WebhookFramework\n";
+            return listener::text(StatusCode::NOT_FOUND, text);
+        };
+        let query = request.uri().query().unwrap_or_default().to_owned();
+        let asked = |name: &str| {
+            let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+            pairs.filter(|(key, _)| *key == name).map(|(_, value)| value.to_owned()).next_back()
+        };
+        let method = request.method().clone();
+        let pod = match method {
+            Method::POST => match listener::body(request).await {
+                Ok(body) => serde_json::from_slice::<Value>(&body)
+                    .map_err(|error| (StatusCode::BAD_REQUEST, format!("no JSON: {error}\n"))),
+                Err(status) => Err((status, format!("{status}\n"))),
+            },
+            Method::GET => match (asked("namespace"), asked("name")) {
+                (Some(namespace), Some(name)) => self.pod(&namespace, &name).await,
+                _ => Err((StatusCode::BAD_REQUEST, HOW_TO_EXPLAIN.to_owned())),
+            },
+            _ => Err((StatusCode::METHOD_NOT_ALLOWED, HOW_TO_EXPLAIN.to_owned())),
+        };
+        let pod = match pod {
+            Ok(pod) => pod,
+            Err((status, why)) => return listener::text(status, why),
+        };
+        let named = pod.pointer("/metadata/namespace").and_then(Value::as_str);
+        let namespace = named.map(str::to_owned).or_else(|| asked("namespace"));
+        let namespace = namespace.filter(|own| !own.is_empty()).unwrap_or_else(|| "default".into());
+        match webhooks.explain(&pod, &namespace) {
+            Some(found) => {
+                listener::reply(StatusCode::OK, "application/json", found.to_string().into())
+            }
+            None => {
+                let text = "not ready: still learning what is in the cluster\n";
+                listener::text(StatusCode::SERVICE_UNAVAILABLE, text)
+            }
+        }
+    }
+
+    async fn pod(&self, namespace: &str, name: &str) -> Result<Value, (StatusCode, String)> {
+        let pods: Api<Pod> = Api::namespaced(self.shared.client.clone(), namespace);
+        match timeout(self.shared.patience, pods.get_opt(name)).await {
+            Ok(Ok(Some(pod))) => Ok(json!(pod)),
+            Ok(Ok(None)) => {
+                Err((StatusCode::NOT_FOUND, format!("no such pod: {namespace}/{name}\n")))
+            }
+            Ok(Err(error)) => Err((StatusCode::BAD_GATEWAY, format!("{error}\n"))),
+            Err(_) => Err((StatusCode::GATEWAY_TIMEOUT, "the API server is slow\n".to_owned())),
+        }
+    }
+
     /// The sums behind what a node lends, as this replica would publish them now.
     fn node(&self, name: &str) -> Reply {
         let Some(in_force) = self.shared.configs.latest() else {

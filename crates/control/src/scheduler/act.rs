@@ -13,8 +13,10 @@
 //! conflict is looked at in the same way: the pod was bound, is going, or is another one by now.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
+use api::protocol::pod::SCHEDULER_NAME;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
     Binding, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod,
@@ -24,6 +26,7 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::Status;
 use kube::{Api, Client};
 use sched::plugin::Patch as PodPatch;
+use sched::profile::Point;
 use sched::scheduler::{BindFailure, PodClaim, PodRef, Victim, VolumeWork};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -31,6 +34,8 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
+use super::extender::Extenders;
+use super::instruments::Instruments;
 use crate::leader::Leadership;
 
 /// How often a write is tried that failed in passing.
@@ -40,6 +45,8 @@ const LAST_PAUSE: Duration = Duration::from_secs(1);
 /// How often claims are looked at while volumes are made.
 const CLAIM_PAUSE: Duration = Duration::from_millis(500);
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+/// Whose pods those are that name nobody.
+const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
 /// Writes for the leader.
 #[derive(Clone)]
@@ -50,7 +57,23 @@ pub(super) struct Hands {
     pub(super) patience: Duration,
     /// How long volumes may take.
     pub(super) volume_patience: Duration,
+    /// Look at every pod once more before anything is written onto it.
+    pub(super) looks_again: bool,
+    pub(super) extenders: Arc<Extenders>,
+    pub(super) instruments: Instruments,
     pub(super) stop: CancellationToken,
+}
+
+/// A pod that got a node.
+#[derive(Debug)]
+pub(super) struct Task<'a> {
+    pub(super) pod: &'a PodRef,
+    pub(super) profile: &'a str,
+    pub(super) node: &'a str,
+    pub(super) patch: &'a PodPatch,
+    pub(super) volumes: &'a VolumeWork,
+    /// The extender that binds it in our place.
+    pub(super) binder: Option<usize>,
 }
 
 /// Why a request came to nothing.
@@ -149,7 +172,28 @@ impl Hands {
     }
 
     /// Writes what plugins want written, prepares volumes and binds.
-    pub(super) async fn place(
+    pub(super) async fn place(&self, task: &Task<'_>) -> Result<(), BindFailure> {
+        let Task { pod, profile, node, patch, volumes, binder } = task;
+        if self.looks_again {
+            self.check(pod, profile).await?;
+        }
+        if !patch.is_empty() || !volumes.is_empty() {
+            let start = Instant::now();
+            let prepared = self.pre_bind(pod, node, patch, volumes).await;
+            let is_done = prepared.is_ok();
+            self.instruments.wrote(Point::PreBind, is_done, profile, start.elapsed());
+            prepared?;
+        }
+        let start = Instant::now();
+        let bound = match binder {
+            None => self.bind(pod, node).await,
+            Some(extender) => self.let_bind(*extender, pod, node).await,
+        };
+        self.instruments.wrote(Point::Bind, bound.is_ok(), profile, start.elapsed());
+        bound
+    }
+
+    async fn pre_bind(
         &self,
         pod: &PodRef,
         node: &str,
@@ -162,7 +206,37 @@ impl Hands {
         if !volumes.is_empty() {
             self.prepare(node, volumes).await?;
         }
-        self.bind(pod, node).await
+        Ok(())
+    }
+
+    /// Is the pod still there, and still ours? It may have been given to another scheduler by its
+    /// label since it was decided.
+    async fn check(&self, pod: &PodRef, profile: &str) -> Result<(), BindFailure> {
+        let found = match self.send(self.pods(&pod.namespace).get_opt(&pod.name)).await {
+            Ok(Some(found)) => found,
+            Ok(None) => return Err(BindFailure::Gone),
+            Err(failure) => return Err(BindFailure::Error(failure.to_string())),
+        };
+        let named = found.spec.as_ref().and_then(|spec| spec.scheduler_name.clone());
+        let scheduler = SCHEDULER_NAME.get(&found.metadata).or(named);
+        let is_ours = scheduler.as_deref().unwrap_or(DEFAULT_SCHEDULER) == profile;
+        match sight(&found, pod) {
+            Sight::Free if is_ours => Ok(()),
+            Sight::Free | Sight::Gone | Sight::BoundTo(_) => Err(BindFailure::Gone),
+        }
+    }
+
+    /// An extender binds. When it does not say that it did, the pod itself is looked at.
+    async fn let_bind(&self, at: usize, pod: &PodRef, node: &str) -> Result<(), BindFailure> {
+        if !self.leadership.is_held() {
+            return Err(BindFailure::Error(Failure::Idle.to_string()));
+        }
+        let Err(error) = self.extenders.bind(at, pod, node).await else { return Ok(()) };
+        match self.look(pod).await {
+            Some(Sight::BoundTo(other)) if other == node => Ok(()),
+            Some(Sight::BoundTo(_) | Sight::Gone) => Err(BindFailure::Gone),
+            Some(Sight::Free) | None => Err(BindFailure::Error(error)),
+        }
     }
 
     async fn annotate(&self, pod: &PodRef, patch: &PodPatch) -> Result<(), BindFailure> {

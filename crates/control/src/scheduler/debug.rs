@@ -19,7 +19,7 @@ use api::protocol::endpoint::scheduler::{LOAD_AWARE_NODE, NODE, NUMA_NODE};
 use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::{Method, Request, StatusCode};
-use prometheus::{Encoder, Registry, TextEncoder};
+use prometheus::Registry;
 use sched::model::ResourceId;
 use sched::scheduler::Scheduler;
 use sched::snapshot::Phase;
@@ -27,7 +27,8 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::instruments::Instruments;
+use super::instruments::{self, Instruments};
+use crate::exposition;
 use crate::leader::Leadership;
 use crate::listener::{self, Answers, Reply};
 
@@ -170,14 +171,7 @@ impl Debug {
     fn metrics(&self) -> Reply {
         let leads = i64::from(self.leadership.is_held());
         self.instruments.leads.with_label_values(&[self.lease.as_str()]).set(leads);
-        let mut body = Vec::new();
-        match TextEncoder::new().encode(&self.registry.gather(), &mut body) {
-            Ok(()) => {
-                let kind = "text/plain; version=0.0.4; charset=utf-8";
-                listener::reply(StatusCode::OK, kind, Bytes::from(body))
-            }
-            Err(error) => listener::text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
-        }
+        exposition::page(&self.registry.gather(), instruments::known())
     }
 }
 

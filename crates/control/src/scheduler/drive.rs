@@ -19,8 +19,10 @@ use api::protocol::event::action;
 use api::protocol::event::{FAILED_SCHEDULING, PREEMPTED, SCHEDULED};
 use sched::Time;
 use sched::scheduler::{
-    Attempt, BindFailure, Change, Nominate, Outcome, Place, PodRef, Reject, Scheduler,
+    Answer, AskRoom, Attempt, BindFailure, Change, Nominate, Outcome, Place, PodRef, Reject,
+    RoomOffer, Scheduler,
 };
+use sched::verdict::Rejection;
 use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -28,13 +30,16 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use super::act::Hands;
+use super::act::{Hands, Task};
+use super::barrier::{self, Barrier};
 use super::debug::Question;
-use super::feed::{Item, KINDS};
+use super::extender::{Extenders, Objects};
+use super::feed::{self, Item, KINDS};
 use super::instruments::Instruments;
 use super::monitor::Monitor;
 use super::notes::{Note, Notes};
 use super::pending::Pending;
+use super::sample::{self, Sample};
 use crate::Clock;
 use crate::leader::Leadership;
 
@@ -56,9 +61,34 @@ const PREEMPTING: &str = "Preempting";
 /// What was carried out.
 #[derive(Debug)]
 enum Done {
-    Bound { attempt: Box<Attempt>, result: Result<(), BindFailure> },
-    Told { uid: Arc<str>, arrived: bool },
-    Preempted { uid: Arc<str> },
+    Bound {
+        attempt: Box<Attempt>,
+        result: Result<(), BindFailure>,
+    },
+    /// Extenders have spoken about nodes.
+    Judged {
+        uid: Arc<str>,
+        answer: Answer,
+    },
+    /// Extenders have spoken about nodes to be cleared.
+    Agreed {
+        uid: Arc<str>,
+        why: Box<Rejection>,
+        kept: Result<Vec<RoomOffer>, String>,
+    },
+    /// The sync barrier is written; `None` when it could not be.
+    Barrier {
+        version: Option<String>,
+    },
+    Told {
+        uid: Arc<str>,
+        arrived: bool,
+    },
+    Preempted {
+        uid: Arc<str>,
+        is_done: bool,
+        took: Duration,
+    },
 }
 
 /// What a driver is made of.
@@ -73,6 +103,10 @@ pub(super) struct Parts {
     /// Pods on their way at once.
     pub(super) bindings: usize,
     pub(super) is_synced: watch::Sender<bool>,
+    pub(super) extenders: Arc<Extenders>,
+    pub(super) barrier: Barrier,
+    /// The lease this process leads by.
+    pub(super) lease: String,
 }
 
 pub(super) struct Driver {
@@ -90,6 +124,11 @@ pub(super) struct Driver {
     is_idle: bool,
     /// When sizes and late pods are looked at next.
     look_again: Time,
+    /// What extenders want to see.
+    objects: Objects,
+    /// Which attempts and which changes are timed.
+    attempts: Sample,
+    changes: Sample,
 }
 
 /// Lets others run at least once.
@@ -103,6 +142,9 @@ async fn pause(rest: Duration) {
 impl Driver {
     pub(super) fn new(parts: Parts) -> Self {
         Self {
+            objects: Objects::new(&parts.extenders),
+            attempts: Sample::default(),
+            changes: Sample::default(),
             parts,
             pending: Pending::default(),
             work: JoinSet::new(),
@@ -128,7 +170,7 @@ impl Driver {
     ) {
         loop {
             self.keep_time();
-            let may_decide = self.listed >= KINDS && self.parts.leadership.is_held();
+            let may_decide = self.may_decide();
             if may_decide {
                 self.decide();
             }
@@ -160,6 +202,21 @@ impl Driver {
         }
     }
 
+    /// Is everything known that must be, and is it ours to decide?
+    fn may_decide(&mut self) -> bool {
+        if self.listed < KINDS || !self.parts.leadership.is_held() {
+            return false;
+        }
+        if self.parts.barrier.begin(self.now()) {
+            let (client, lease) = (self.parts.hands.client.clone(), self.parts.lease.clone());
+            let (settings, now) = (self.parts.barrier.settings(), self.parts.clock.now());
+            self.work.spawn(async move {
+                Done::Barrier { version: barrier::write(client, settings, lease, now).await }
+            });
+        }
+        self.parts.barrier.is_passed()
+    }
+
     /// How long nothing is due.
     fn rest(&self) -> Duration {
         if !self.is_idle && self.binding < self.parts.bindings {
@@ -181,13 +238,15 @@ impl Driver {
             return;
         }
         self.look_again = now + LOOK;
+        self.parts.barrier.tick(now);
         for profile in self.parts.monitor.look(now) {
             self.parts.instruments.timeouts.with_label_values(&[profile.as_str()]).inc();
         }
         self.measure();
     }
 
-    fn measure(&self) {
+    fn measure(&mut self) {
+        self.parts.instruments.fetch(&mut self.parts.engine);
         let (snapshot, depth) = (self.parts.engine.snapshot(), self.parts.engine.depth());
         let nodes = usize::try_from(snapshot.live()).unwrap_or(usize::MAX);
         self.parts.instruments.sizes(
@@ -231,7 +290,24 @@ impl Driver {
         {
             self.parts.instruments.held_back(plugins, &profile, -1);
         }
+        self.objects.see(&change);
+        self.parts.barrier.see(&change);
+        let is_timed = self.changes.is_due();
+        self.changes.count();
+        if !is_timed {
+            self.parts.engine.apply(change, now);
+            return;
+        }
+        let (event, start) = (feed::label(&change), Instant::now());
+        self.parts.engine.lend_clock(sample::clock);
         self.parts.engine.apply(change, now);
+        self.parts.instruments.heard(event, start.elapsed());
+        self.take_laps();
+    }
+
+    fn take_laps(&self) {
+        let Parts { engine, instruments, .. } = &self.parts;
+        engine.take_laps(|profile, lap| instruments.timed(profile, &lap));
     }
 
     /// Decides for a while.
@@ -241,12 +317,22 @@ impl Driver {
             if self.binding >= self.parts.bindings || begin.elapsed() > SPELL {
                 return;
             }
+            let is_timed = self.attempts.is_due();
+            if is_timed {
+                self.parts.engine.lend_clock(sample::clock);
+            }
             let (now, start) = (self.now(), Instant::now());
-            let Some(attempt) = self.parts.engine.next(now) else {
+            let attempt = self.parts.engine.next(now);
+            let took = start.elapsed();
+            if is_timed {
+                self.take_laps();
+            }
+            let Some(attempt) = attempt else {
                 self.is_idle = true;
                 return;
             };
-            self.parts.instruments.attempted(&attempt, start.elapsed());
+            self.attempts.count();
+            self.parts.instruments.attempted(&attempt, took);
             self.carry_out(attempt, now);
         }
     }
@@ -256,20 +342,68 @@ impl Driver {
             Outcome::Skip { reason } => debug!(pod = attempt.pod.name, reason, "skipped a pod"),
             Outcome::Place(_) => self.place(attempt, now),
             Outcome::Reject(_) => self.reject(attempt),
+            Outcome::Ask(_) | Outcome::AskRoom(_) => self.consult(attempt),
+        }
+    }
+
+    /// Asks extenders; the pod waits for their answer, others do not.
+    fn consult(&mut self, attempt: Attempt) {
+        let uid = attempt.pod.uid;
+        let (pod, extenders) = (self.objects.pod(&uid), self.parts.extenders.clone());
+        let unknown = "the pod is not known in full yet";
+        self.binding += 1;
+        match attempt.outcome {
+            Outcome::Ask(ask) => {
+                let nodes = self.objects.nodes(&ask.nodes);
+                self.work.spawn(async move {
+                    let answer = match pod {
+                        Some(pod) => extenders.judge(&pod, ask.nodes, nodes).await,
+                        None => Answer::Failed(unknown.to_owned()),
+                    };
+                    Done::Judged { uid, answer }
+                });
+            }
+            Outcome::AskRoom(ask) => {
+                let AskRoom { why, rooms } = *ask;
+                let victims = self.objects.victims(&rooms);
+                self.work.spawn(async move {
+                    let kept = match pod {
+                        Some(pod) => extenders.agree(&pod, rooms, &victims).await,
+                        None => Err(unknown.to_owned()),
+                    };
+                    Done::Agreed { uid, why: Box::new(why), kept }
+                });
+            }
+            Outcome::Place(_) | Outcome::Reject(_) | Outcome::Skip { .. } => self.binding -= 1,
+        }
+    }
+
+    /// Goes on with a pod extenders were asked about.
+    fn resume(&mut self, now: Time, go_on: impl FnOnce(&mut Scheduler) -> Option<Attempt>) {
+        self.binding = self.binding.saturating_sub(1);
+        self.parts.notes.set_busy(self.binding > 0);
+        let start = Instant::now();
+        if let Some(attempt) = go_on(&mut self.parts.engine) {
+            self.parts.instruments.attempted(&attempt, start.elapsed());
+            self.carry_out(attempt, now);
         }
     }
 
     fn place(&mut self, attempt: Attempt, now: Time) {
         self.parts.monitor.begin(&attempt, now);
         self.binding += 1;
+        self.parts.notes.set_busy(true);
         let hands = self.parts.hands.clone();
+        let object = self.objects.pod(&attempt.pod.uid);
+        let binder = object.and_then(|pod| self.parts.extenders.binder(&pod));
         self.work.spawn(async move {
             let result = match &attempt.outcome {
                 Outcome::Place(place) => {
                     let Place { node, patch, volumes, .. } = &**place;
-                    hands.place(&attempt.pod, node, patch, volumes).await
+                    let (pod, profile) = (&attempt.pod, attempt.scheduler_name.as_str());
+                    hands.place(&Task { pod, profile, node, patch, volumes, binder }).await
                 }
-                Outcome::Reject(_) | Outcome::Skip { .. } => Ok(()),
+                _ => Ok(()),
             };
             Done::Bound { attempt: Box::new(attempt), result }
         });
@@ -284,7 +418,10 @@ impl Driver {
             self.parts.instruments.held_back(plugins, &profile, -1);
         }
         self.parts.instruments.held_back(why.plugins.iter().copied(), &scheduler_name, 1);
-        self.complain(&pod, &scheduler_name, "Unschedulable", &why.message(), &nominate);
+        // A cluster without nodes is no fault of the scheduler.
+        let is_fault = why.is_error && why.nodes > 0;
+        let reason = if is_fault { "SchedulerError" } else { "Unschedulable" };
+        self.complain(&pod, &scheduler_name, reason, &why.message(), &nominate);
         for other in unnominated {
             if let Some(status) = self.pending.unnominate(&other.uid) {
                 self.tell(other, status);
@@ -300,6 +437,7 @@ impl Driver {
         let (hands, notes, clock) =
             (self.parts.hands.clone(), self.parts.notes.clone(), self.parts.clock.clone());
         self.work.spawn(async move {
+            let (start, mut is_done) = (Instant::now(), true);
             for victim in victims.iter().filter(|victim| !victim.is_terminating) {
                 if hands.evict(victim, &scheduler_name, clock.now()).await {
                     info!(pod = victim.pod.name, node, preemptor = pod.name, "preempted a pod");
@@ -311,9 +449,11 @@ impl Driver {
                         action: PREEMPTING,
                         text: format!("Preempted by pod {} on node {node}", pod.uid),
                     });
+                } else {
+                    is_done = false;
                 }
             }
-            Done::Preempted { uid: pod.uid }
+            Done::Preempted { uid: pod.uid, is_done, took: start.elapsed() }
         });
     }
 
@@ -375,13 +515,28 @@ impl Driver {
                     self.tell(pod, status);
                 }
             }
-            Done::Preempted { uid } => self.parts.engine.preempted(&uid, now),
+            Done::Preempted { uid, is_done, took } => {
+                self.parts.instruments.preempted(is_done, took);
+                self.parts.engine.preempted(&uid, now);
+            }
+            Done::Judged { uid, answer } => {
+                self.resume(now, |engine| engine.answer(&uid, answer, now));
+            }
+            Done::Agreed { uid, why, kept } => {
+                self.resume(now, |engine| engine.answer_room(&uid, *why, kept, now));
+            }
+            Done::Barrier { version } => {
+                if let Some(version) = version {
+                    self.parts.barrier.written(version);
+                }
+            }
             Done::Bound { attempt, result } => self.settle(*attempt, result, now),
         }
     }
 
     fn settle(&mut self, attempt: Attempt, result: Result<(), BindFailure>, now: Time) {
         self.binding = self.binding.saturating_sub(1);
+        self.parts.notes.set_busy(self.binding > 0);
         let Attempt { pod, scheduler_name, attempts, outcome } = attempt;
         self.parts.monitor.end(&pod.uid, now);
         let Outcome::Place(place) = outcome else { return };

@@ -66,6 +66,20 @@ macro_rules! told {
         /// How many kinds must be listed before anything may be decided.
         pub(super) const KINDS: usize = [$(stringify!($kind)),*].len();
 
+        /// A change in one word, as metrics call it.
+        pub(super) fn label(change: &Change) -> &'static str {
+            if let Change::Pod(Update::Upsert(pod)) = change
+                && let Some(spec) = &pod.spec
+                && spec.node_name.as_deref().is_some_and(|node| !node.is_empty())
+            {
+                return "AssignedPodUpdate";
+            }
+            match change {
+                $(Change::$change(Update::Upsert(_)) => concat!(stringify!($change), "Update"),
+                Change::$change(Update::Delete(_)) => concat!(stringify!($change), "Delete"),)*
+            }
+        }
+
         /// Starts all watches.
         pub(super) fn start(client: &Client, stop: &CancellationToken, tasks: &mut JoinSet<()>) -> mpsc::Receiver<Item> {
             let (sender, items) = mpsc::channel(WAITING);

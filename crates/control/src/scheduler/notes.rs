@@ -2,11 +2,14 @@
 //!
 //! The engine's task hands a note over and goes on; a few writers send them. The channel is
 //! bounded and a note that does not fit is dropped: events explain and must not hold anything up.
+//! For the same reason bindings go first: while some are on their way a note waits, but not for
+//! longer than [`PATIENCE`]. It bears the time it was taken.
 //! The same text about the same pod again raises the count of the event that is there.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
@@ -17,8 +20,9 @@ use parking_lot::Mutex;
 use sched::scheduler::PodRef;
 use sched::verdict::truncate_note;
 use serde_json::json;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
@@ -26,7 +30,11 @@ use crate::Clock;
 use crate::leader::Leadership;
 
 /// Notes that wait to be written.
-const WAITING: usize = 8_192;
+const WAITING: usize = 32_768;
+/// How long bindings go first.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How long the last notes may take once we are told to stop.
+const GRACE: Duration = Duration::from_secs(1);
 const WRITERS: usize = 4;
 /// Events whose count may still rise.
 const REMEMBERED: usize = 8_192;
@@ -43,15 +51,33 @@ pub(super) struct Note {
     pub(super) text: String,
 }
 
+/// A note, when it was taken, and how long it may wait.
+#[derive(Debug)]
+struct Taken {
+    note: Note,
+    at: Timestamp,
+    due: Instant,
+}
+
 /// Takes notes; cheap to clone.
 #[derive(Debug, Clone)]
-pub(super) struct Notes(mpsc::Sender<Note>);
+pub(super) struct Notes {
+    sender: mpsc::Sender<Taken>,
+    is_busy: watch::Sender<bool>,
+    clock: Clock,
+}
 
 impl Notes {
     pub(super) fn send(&self, note: Note) {
-        if self.0.try_send(note).is_err() {
+        let taken = Taken { note, at: self.clock.now(), due: Instant::now() + PATIENCE };
+        if self.sender.try_send(taken).is_err() {
             debug!("dropped an event: too many are waiting");
         }
+    }
+
+    /// Says whether bindings are on their way.
+    pub(super) fn set_busy(&self, is_busy: bool) {
+        self.is_busy.send_if_modified(|was| std::mem::replace(was, is_busy) != is_busy);
     }
 }
 
@@ -64,52 +90,68 @@ pub(super) fn start(
     tasks: &mut JoinSet<()>,
 ) -> Notes {
     let (sender, receiver) = mpsc::channel(WAITING);
+    let is_busy = watch::Sender::new(false);
     let receiver = Arc::new(tokio::sync::Mutex::new(receiver));
     let memory = Arc::new(Mutex::new(Memory::default()));
     for _ in 0..WRITERS {
         let writer = Writer {
             client: client.clone(),
             leadership: leadership.clone(),
-            clock: clock.clone(),
+            is_busy: is_busy.subscribe(),
             memory: memory.clone(),
         };
         tasks.spawn(writer.run(receiver.clone(), stop.clone()));
     }
-    Notes(sender)
+    Notes { sender, is_busy, clock: clock.clone() }
 }
 
 struct Writer {
     client: Client,
     leadership: Leadership,
-    clock: Clock,
+    is_busy: watch::Receiver<bool>,
     memory: Arc<Mutex<Memory>>,
 }
 
 impl Writer {
+    /// Writes until told to stop, and then what is left for a while.
     async fn run(
-        self,
-        notes: Arc<tokio::sync::Mutex<mpsc::Receiver<Note>>>,
+        mut self,
+        notes: Arc<tokio::sync::Mutex<mpsc::Receiver<Taken>>>,
         stop: CancellationToken,
     ) {
-        loop {
-            let next = async { notes.lock().await.recv().await };
-            let note = tokio::select! {
+        while let Some(taken) = tokio::select! {
+            biased;
+            () = stop.cancelled() => None,
+            taken = async { notes.lock().await.recv().await } => taken,
+        } {
+            tokio::select! {
                 biased;
-                () = stop.cancelled() => return,
-                note = next => match note {
-                    Some(note) => note,
-                    None => return,
-                },
-            };
-            if !self.leadership.is_held() {
-                continue;
+                _ = self.is_busy.wait_for(|is_busy| !is_busy) => {}
+                () = stop.cancelled() => {}
+                () = sleep_until(taken.due) => {}
             }
-            let now = self.clock.now();
-            let write = self.memory.lock().judge(&note, now);
-            if let Err(error) = self.send(&note, &write, now).await {
-                debug!(reason = note.reason, %error, "cannot write an event");
-                self.memory.lock().forget(&note);
+            self.write(taken).await;
+        }
+        let last = async {
+            loop {
+                let next = notes.lock().await.try_recv();
+                let Ok(taken) = next else { return };
+                self.write(taken).await;
             }
+        };
+        if timeout_at(Instant::now() + GRACE, last).await.is_err() {
+            debug!("left events unwritten: there is no more time");
+        }
+    }
+
+    async fn write(&self, Taken { note, at, .. }: Taken) {
+        if !self.leadership.is_held() {
+            return;
+        }
+        let write = self.memory.lock().judge(&note, at);
+        if let Err(error) = self.send(&note, &write, at).await {
+            debug!(reason = note.reason, %error, "cannot write an event");
+            self.memory.lock().forget(&note);
         }
     }
 

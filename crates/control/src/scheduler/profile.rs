@@ -3,10 +3,23 @@
 use std::collections::BTreeMap;
 
 use api::scheduler::args::Arguments;
-use api::scheduler::{Point, Profile};
+use api::scheduler::{Configuration, Point, Profile};
 use sched::profile::{Enabled, Point as EnginePoint, Profile as EngineProfile};
 use serde::Serialize;
 use serde_json::Value;
+
+/// All profiles in the engine's words. Resources that an extender takes care of are not counted.
+pub fn translate_all(configuration: &Configuration) -> Vec<EngineProfile> {
+    let managed = configuration.extenders.iter().flat_map(|own| &own.managed_resources);
+    let ignored = managed.filter(|own| own.ignored_by_scheduler).map(|own| own.name.clone());
+    let ignored: Vec<String> = ignored.collect();
+    let all = configuration.profiles.iter().map(|profile| {
+        let mut profile = profile.clone();
+        profile.arguments.fit.ignored_resources.extend(ignored.iter().cloned());
+        translate(&profile)
+    });
+    all.collect()
+}
 
 /// The same profile in the engine's words; plugins that do nothing yet are left out.
 pub fn translate(profile: &Profile) -> EngineProfile {

@@ -162,10 +162,7 @@ impl Bundle {
 
     /// Certificate and key for a listener; fails when they do not belong together.
     pub fn certified_key(&self) -> Result<CertifiedKey, CertificateError> {
-        let chain =
-            CertificateDer::pem_slice_iter(self.cert.as_bytes()).collect::<Result<Vec<_>, _>>()?;
-        let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes())?;
-        Ok(CertifiedKey::from_der(chain, key, &provider())?)
+        certified_key(&self.cert, &self.key)
     }
 
     /// What a client must trust.
@@ -174,6 +171,13 @@ impl Bundle {
         roots.add(CertificateDer::from_pem_slice(self.ca_cert.as_bytes())?)?;
         Ok(roots)
     }
+}
+
+/// Certificate and key for a listener, from PEM; fails when they do not belong together.
+pub(crate) fn certified_key(cert: &str, key: &str) -> Result<CertifiedKey, CertificateError> {
+    let chain = CertificateDer::pem_slice_iter(cert.as_bytes()).collect::<Result<Vec<_>, _>>()?;
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes())?;
+    Ok(CertifiedKey::from_der(chain, key, &provider())?)
 }
 
 fn later(now: Timestamp, days: i64) -> Result<Timestamp, CertificateError> {

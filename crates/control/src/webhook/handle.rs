@@ -25,11 +25,11 @@ use parking_lot::Mutex;
 use prometheus::IntCounterVec;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::warn;
 
 use super::knowledge::{Knowledge, Prepared};
-use crate::admission::profile::Dice;
+use crate::admission::profile::{self, Dice};
 use crate::admission::review::{Operation, Request};
 use crate::admission::validate::Demands;
 use crate::admission::{
@@ -56,6 +56,19 @@ pub struct Rules {
     pub strict_classes: bool,
     /// How often charging a quota is tried again when somebody else wrote it.
     pub charge_retries: u32,
+    /// Before each of these, a pause of random length up to the first, all pauses together up to
+    /// the second: replicas that collide do not collide again.
+    pub charge_jitter: (Duration, Duration),
+}
+
+impl Rules {
+    /// The next pause, `chance` being anything at all.
+    fn pause(&self, spent: Duration, chance: u64) -> Duration {
+        let (each, total) = self.charge_jitter;
+        let most = each.min(total.saturating_sub(spent));
+        let nanos = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX);
+        Duration::from_nanos(nanos.checked_add(1).map_or(chance, |limit| chance % limit))
+    }
 }
 
 impl Default for Rules {
@@ -69,6 +82,7 @@ impl Default for Rules {
             demands: (place.0, place.1, Duration::from_secs(300)),
             strict_classes: false,
             charge_retries: 3,
+            charge_jitter: (Duration::ZERO, Duration::from_secs(1)),
         }
     }
 }
@@ -154,9 +168,33 @@ impl Handlers {
     }
 
     fn mutate_pod(&self, request: &Request) -> Verdict {
-        let prepared = self.knowledge.prepared();
         let named = request.object.pointer("/metadata/namespace").and_then(Value::as_str);
         let namespace = named.filter(|name| !name.is_empty()).unwrap_or(&request.namespace);
+        self.mutate(&request.object, namespace, Dice(&roll))
+    }
+
+    /// Which profiles mean a pod, why others do not, and what would be changed. A profile that
+    /// applies by chance is taken to apply.
+    pub(super) fn explain(&self, pod: &Value, namespace: &str) -> Value {
+        let prepared = self.knowledge.prepared();
+        let own = self.knowledge.namespace(namespace);
+        let labels = profile::labels_of(pod);
+        let profiles = prepared.profiles.iter().map(|profile| {
+            let why = profile.mismatch(&labels, own.as_deref());
+            json!({"name": profile.name(), "matches": why.is_none(), "because": why,
+                "probabilityPercent": profile.percent()})
+        });
+        let profiles: Vec<Value> = profiles.collect();
+        let (patch, warnings, refusal) = match self.mutate(pod, namespace, Dice(&|_| 0)) {
+            Ok(Admitted { patch, warnings }) => (json!(patch), warnings, None),
+            Err(denied) => (json!([]), Vec::new(), Some(denied.message)),
+        };
+        json!({"namespace": namespace, "profiles": profiles, "patch": patch,
+            "warnings": warnings, "refusal": refusal})
+    }
+
+    fn mutate(&self, pod: &Value, namespace: &str, dice: Dice<'_>) -> Verdict {
+        let prepared = self.knowledge.prepared();
         let labels = self.knowledge.namespace(namespace);
         let around = pod::Surroundings {
             profiles: &prepared.profiles,
@@ -165,9 +203,9 @@ impl Handlers {
             quotas: &prepared.quotas,
             quota_profiles: &prepared.quota_profiles,
             gates: &self.rules.gates,
-            dice: Dice(&roll),
+            dice,
         };
-        pod::mutate(&request.object, namespace, &around)
+        pod::mutate(pod, namespace, &around)
     }
 
     fn mutate_reservation(&self, request: &Request) -> Verdict {
@@ -248,6 +286,7 @@ impl Handlers {
         let name = target.metadata.name.clone().unwrap_or_default();
         let api: Api<ElasticQuota> = Api::namespaced(self.client.0.clone(), &namespace);
         let mut latest = target.clone();
+        let mut paused = Duration::ZERO;
         let _turn = self.charging.lock().await;
         for _ in 0..=self.rules.charge_retries {
             let Some(used) = charge::charge(&pod, &latest, gates)? else { return Ok(()) };
@@ -261,6 +300,10 @@ impl Handlers {
             match api.patch(&name, &PatchParams::default(), &Patch::Merge(&patch)).await {
                 Ok(_) => return Ok(()),
                 Err(kube::Error::Api(status)) if status.code == 409 => {
+                    let chance = std::hash::RandomState::new().hash_one(&name);
+                    let pause = self.rules.pause(paused, chance);
+                    paused += pause;
+                    sleep(pause).await;
                     latest = api.get(&name).await.map_err(|error| unreachable_server(&error))?;
                 }
                 Err(error) => return Err(unreachable_server(&error)),
@@ -399,5 +442,28 @@ impl Handlers {
             format!("{}/{}", part(&pod.metadata.namespace), part(&pod.metadata.name))
         };
         Ok(list.items.iter().map(name).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_are_random_and_end_in_time() {
+        let millis = Duration::from_millis;
+        let jitter = |each, total| Rules { charge_jitter: (each, total), ..Rules::default() };
+        let off = Rules::default();
+        assert_eq!(off.pause(Duration::ZERO, 12_345), Duration::ZERO, "off by default");
+        let rules = jitter(millis(200), millis(500));
+        let pauses: Vec<Duration> =
+            [0, u64::MAX / 3, u64::MAX].map(|chance| rules.pause(Duration::ZERO, chance)).to_vec();
+        assert!(pauses.iter().all(|pause| *pause <= millis(200)), "{pauses:?}");
+        assert!(pauses[0] != pauses[1] && pauses[1] != pauses[2], "{pauses:?}");
+        for chance in [7, u64::MAX / 5, u64::MAX] {
+            assert!(rules.pause(millis(450), chance) <= millis(50), "what is left");
+            assert_eq!(rules.pause(millis(500), chance), Duration::ZERO, "nothing is left");
+            assert_eq!(rules.pause(millis(900), chance), Duration::ZERO);
+        }
     }
 }

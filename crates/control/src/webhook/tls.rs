@@ -22,10 +22,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// there is a certificate: handshakes fail, and the API server follows its
 /// failure policy.
 #[derive(Debug, Default)]
-pub(super) struct Serving(RwLock<Option<Arc<CertifiedKey>>>);
+pub(crate) struct Serving(RwLock<Option<Arc<CertifiedKey>>>);
 
 impl Serving {
-    pub(super) fn replace(&self, key: CertifiedKey) {
+    pub(crate) fn replace(&self, key: CertifiedKey) {
         *self.0.write() = Some(Arc::new(key));
     }
 }
@@ -37,7 +37,7 @@ impl ResolvesServerCert for Serving {
 }
 
 /// What a listener needs to show `serving`.
-pub(super) fn server_config(serving: Arc<Serving>) -> Result<Arc<ServerConfig>, rustls::Error> {
+pub(crate) fn server_config(serving: Arc<Serving>) -> Result<Arc<ServerConfig>, rustls::Error> {
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()

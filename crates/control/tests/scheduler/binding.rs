@@ -23,6 +23,22 @@ async fn a_pod_is_bound_with_one_write_and_an_event() {
     scheduler.stop().await;
 }
 
+/// Bindings go before events; those that are still to be written are, when it ends.
+#[tokio::test]
+async fn a_scheduler_that_is_stopped_has_told_of_every_binding() {
+    let rig = rig().await;
+    rig.add_node("n1", "64").await;
+    for pod in 0..40 {
+        rig.add_pod(&format!("p{pod}"), "1").await;
+    }
+    let scheduler = rig.schedule().await;
+    rig.until("all bound", |pods| pods.len() == 40 && pods.iter().all(is_bound)).await;
+    scheduler.stop().await;
+    for pod in 0..40 {
+        rig.until_event(&format!("p{pod}"), "Scheduled").await;
+    }
+}
+
 #[tokio::test]
 async fn a_pod_that_fits_nowhere_is_told_once_and_bound_when_it_fits() {
     let rig = rig().await;

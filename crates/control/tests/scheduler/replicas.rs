@@ -23,7 +23,7 @@ fn replica(name: &str) -> Options {
     options
 }
 
-async fn ask(address: std::net::SocketAddr, path: &str) -> (u16, String) {
+pub(crate) async fn ask(address: std::net::SocketAddr, path: &str) -> (u16, String) {
     let stream = tokio::net::TcpStream::connect(address).await.expect("the scheduler answers");
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
         .await

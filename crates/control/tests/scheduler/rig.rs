@@ -1,6 +1,7 @@
 //! An API server in this process, schedulers on it, and a wire between them that can fail.
 
 use std::collections::BTreeMap;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -38,8 +39,11 @@ pub(crate) enum Fault {
     Silent,
 }
 
+/// Something that happens at a certain moment.
+pub(crate) type Happening = Box<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
+
 /// Between schedulers and the server.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Wire {
     /// What happens to the next bindings, one after the other.
     faults: Mutex<Vec<Fault>>,
@@ -48,6 +52,8 @@ pub(crate) struct Wire {
     writes: Mutex<Vec<String>>,
     /// Questions about single pods that will fail.
     pub(crate) blind: AtomicUsize,
+    /// Happens before the first look at a pod, or else before its binding.
+    happening: Mutex<Option<Happening>>,
 }
 
 impl Wire {
@@ -57,6 +63,16 @@ impl Wire {
 
     pub(crate) fn is_spent(&self) -> bool {
         self.faults.lock().is_empty()
+    }
+
+    /// Lets something happen once, after a decision and before anything is done about it.
+    pub(crate) fn before_binding(&self, happening: Happening) {
+        *self.happening.lock() = Some(happening);
+    }
+
+    fn happening(&self, method: &Method, path: &str) -> Option<Happening> {
+        let is_look = *method == Method::GET && path.contains("/pods/");
+        (is_look || path.ends_with("/binding")).then(|| self.happening.lock().take()).flatten()
     }
 
     /// Writes since the last question, events and leases aside.
@@ -111,6 +127,9 @@ pub(crate) async fn rig() -> Rig {
         async move {
             let (method, path) = (request.method().clone(), request.uri().path().to_owned());
             wire.note(&method, &path);
+            if let Some(happening) = wire.happening(&method, &path) {
+                happening().await;
+            }
             if wire.is_blind(&method, &path) {
                 return Ok(failure(StatusCode::INTERNAL_SERVER_ERROR));
             }

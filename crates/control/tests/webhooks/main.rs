@@ -4,5 +4,6 @@ mod admission;
 mod certificates;
 mod faults;
 mod leadership;
+mod pages;
 mod quotas;
 mod rig;

@@ -232,9 +232,21 @@ pub(crate) fn pod(name: &str, labels: Value, priority_class: &str, resources: Va
 
 /// Says a plain HTTP request and returns status and body.
 pub(crate) async fn get(address: SocketAddr, path: &str) -> (u16, String) {
+    say(address, "GET", path, "").await
+}
+
+pub(crate) async fn say(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    body: &str,
+) -> (u16, String) {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let mut stream = tokio::net::TcpStream::connect(address).await.expect("somebody listens");
-    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let length = body.len();
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+    );
     stream.write_all(request.as_bytes()).await.expect("the request is taken");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.expect("the answer is text");

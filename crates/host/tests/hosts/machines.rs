@@ -117,7 +117,8 @@ fn cache_and_bandwidth_are_divided_by_group() {
     assert_eq!(schemata.get(&Resource::L3), Some(&BTreeMap::from([(0, 0xf), (1, 0xf)])));
     schemata.set(Resource::L3, BTreeMap::from([(0, 0x3), (1, 0x7)]));
     resctrl.set(&be, &Resource::L3, &schemata).unwrap();
-    assert_eq!(fake.text("/sys/fs/resctrl/BE/schemata").unwrap(), "L3:0=3;1=7");
+    let lines = "    MB:0=50;1=50\n    L3:0=3;1=7";
+    assert_eq!(fake.text("/sys/fs/resctrl/BE/schemata").unwrap(), lines, "the other line stays");
 
     let ls = Group::new("LS").unwrap();
     resctrl.make(&ls).unwrap();

@@ -114,6 +114,12 @@ impl Actions {
         self.0 & other.0 != 0
     }
 
+    /// The first of the set, in the order of their names.
+    #[must_use]
+    pub const fn first(self) -> Self {
+        Self(self.0 & self.0.wrapping_neg())
+    }
+
     /// An update that changed nothing we name is still an update.
     #[must_use]
     pub const fn or_other(self) -> Self {

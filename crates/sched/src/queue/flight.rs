@@ -169,6 +169,12 @@ impl<S: Clone> Flight<S> {
         self.riders.len()
     }
 
+    /// The kinds of events held for replay.
+    pub(super) fn kinds(&self) -> impl Iterator<Item = (Resource, Actions)> {
+        let log = self.log.iter().map(|(_, event)| (event.resource, event.actions));
+        log.chain(self.digest.keys().copied())
+    }
+
     /// Events held for replay.
     pub(super) fn held(&self) -> usize {
         self.log.len() + self.digest.len()

@@ -6,6 +6,7 @@ use crate::time::Time;
 
 use super::event::{Event, Hint, PluginId, PluginSet};
 use super::flight::Slot;
+use super::incoming::Cause;
 use super::record::{Place, Record, Ticket};
 use super::{Policy, Queue, Uid, Verdict};
 
@@ -107,6 +108,7 @@ impl<S: Clone> Queue<S> {
     }
 
     pub(super) fn activate_slot(&mut self, slot: Slot) {
+        self.incoming.count(Place::Active, Cause::PauseOver);
         self.shift(slot, |record| record.place = Place::Active);
     }
 
@@ -115,6 +117,7 @@ impl<S: Clone> Queue<S> {
         &mut self,
         slot: Slot,
         verdict: Verdict,
+        cause: Cause,
         policy: &impl Policy<Subject = S>,
         now: Time,
     ) {
@@ -124,12 +127,14 @@ impl<S: Clone> Queue<S> {
             _ => None,
         };
         if let Some(plugin) = policy.gate(&record.ticket.uid, gating) {
+            self.incoming.count(Place::Gated(plugin), cause);
             self.park(slot, Place::Gated(plugin), now);
             return;
         }
         let is_error = record.failure.is_error();
         let pauses = verdict == Verdict::AfterPause && record.is_pausing(self.backoff, now);
         let place = if pauses { Place::Backoff { is_error } } else { Place::Active };
+        self.incoming.count(place, cause);
         self.shift(slot, |record| record.place = place);
     }
 

@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 use crate::model::Names;
 use crate::plugin::Patch;
 use crate::snapshot::{ClaimKey, Promise};
-use crate::verdict::Rejection;
+use crate::verdict::{Code, Rejection};
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct PodRef {
@@ -38,6 +38,12 @@ pub enum Outcome {
     /// [`bound`](crate::Scheduler::bound) or [`bind_failed`](crate::Scheduler::bind_failed).
     Place(Box<Place>),
     Reject(Box<Reject>),
+    /// Others have a say about its nodes: ask them, then
+    /// [`answer`](crate::Scheduler::answer).
+    Ask(Box<Ask>),
+    /// It fits nowhere, and others have a say about who is preempted: ask them, then
+    /// [`answer_room`](crate::Scheduler::answer_room).
+    AskRoom(Box<AskRoom>),
     /// Nothing to do for this pod.
     Skip {
         reason: &'static str,
@@ -78,6 +84,47 @@ pub struct Victim {
     pub violates_pdb: bool,
     /// It is on its way out already; nothing to do but wait.
     pub is_terminating: bool,
+}
+
+/// What extenders are asked about a pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ask {
+    /// Nodes that fit.
+    pub nodes: Vec<String>,
+}
+
+/// What extenders said about nodes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    Nodes {
+        /// With what they add to the score.
+        accepted: Vec<(String, i64)>,
+        refused: Vec<(String, Code, String)>,
+    },
+    /// They could not be asked, and their word counts.
+    Failed(String),
+}
+
+/// What extenders are asked before pods are preempted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AskRoom {
+    pub why: Rejection,
+    /// Cheapest first.
+    pub rooms: Vec<RoomOffer>,
+}
+
+/// A node that could be cleared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RoomOffer {
+    pub node: String,
+    /// Most important first.
+    pub victims: Vec<VictimRef>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VictimRef {
+    pub uid: Arc<str>,
+    pub violates_pdb: bool,
 }
 
 /// What must happen to claims and volumes before binding.

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::Subject;
 use crate::framework::Framework;
+use crate::lap::Timed;
 use crate::model::{Class, Symbol};
 use crate::plugins::{self, DEFAULT_PREEMPTION, TABLE};
 use crate::queue::{self, Hint, PluginId, Uid};
@@ -58,6 +59,11 @@ impl queue::Policy for Policy<'_> {
             return Hint::Skip;
         }
         let found = framework.plugins.iter().find(|one| one.name() == row.name);
-        found.map_or(Hint::Queue, |plugin| plugin.hint(self.snapshot, class, event))
+        let Some(found) = found else { return Hint::Queue };
+        let begun = framework.laps.begin();
+        let hint = found.hint(self.snapshot, class, event);
+        let (resource, actions) = (event.resource, event.actions);
+        framework.laps.end(begun, Timed::Hint { plugin: row.name, resource, actions, hint });
+        hint
     }
 }

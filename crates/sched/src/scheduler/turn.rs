@@ -7,15 +7,18 @@ use super::attempt::{
     Attempt, BindFailure, Nominate, Outcome, Place, Placement, PodRef, Ranked, Reject, Victim,
     VolumeWork,
 };
-use super::{Kept, Scheduler};
+use super::{EXTENDER, Kept, Scheduler};
 use crate::cycle::{Choice, Cycle, Decision, Refused};
+use crate::framework::Framework;
+use crate::lap::{Begun, Ending, Timed};
 use crate::plugin::{Patch, Refusal};
 use crate::plugins;
 use crate::preempt::{self, Candidate};
+use crate::profile::Point;
 use crate::queue::{Actions, Failure, PluginSet};
 use crate::snapshot::{NodeIx, Phase, PodIx};
 use crate::time::Time;
-use crate::verdict::Rejection;
+use crate::verdict::{Code, Rejection};
 
 impl Scheduler {
     /// Takes the next pod off the queue and decides; a placed pod is assumed on its node.
@@ -51,19 +54,52 @@ impl Scheduler {
             return Outcome::Skip { reason };
         }
         let profile = self.profile_of(pod);
+        if let Some(consulted) = &self.consulted
+            && consulted.about_nodes(&found.class)
+        {
+            return self.ask(pod, profile, now);
+        }
         let Self { snapshot, frameworks, nominator, standings, pass, .. } = self;
         let Some(framework) = frameworks.get(profile) else {
             self.queue.done(&uid);
             return Outcome::Skip { reason: "pod belongs to no profile" };
         };
+        let begun = framework.laps.begin();
         let decision = Cycle { snapshot, framework, nominator }.decide(standings, pass, pod);
+        if framework.laps.is_on() {
+            self.time(begun, pod, profile, &decision);
+        }
         match decision {
             Decision::Place(choice) => self.place(pod, profile, choice, now),
             Decision::Reject(refused) => self.reject(pod, profile, refused, now),
         }
     }
 
-    fn place(&mut self, pod: PodIx, profile: usize, choice: Choice, now: Time) -> Outcome {
+    /// Notes how long a decision took, and what each plugin takes for one node.
+    fn time(&self, begun: Begun, pod: PodIx, profile: usize, decision: &Decision) {
+        let Some(Framework { laps, .. }) = self.frameworks.get(profile) else { return };
+        let (ending, node) = match decision {
+            Decision::Place(choice) => (Ending::Success, Some(choice.node)),
+            Decision::Reject(refused) => {
+                let first = refused.nodes.first().and_then(|(_, nodes)| nodes.first());
+                (Ending::Rejected(Code::Unschedulable), first.copied())
+            }
+        };
+        laps.end(begun, Timed::Point { point: Point::Filter, ending });
+        let class = self.snapshot.pods.get(pod).map(|found| &found.class);
+        let standing = class.and_then(|class| self.standings.last(class));
+        if let (Some(standing), Some(node)) = (standing, node) {
+            standing.time(&self.snapshot, node, laps);
+        }
+    }
+
+    pub(super) fn place(
+        &mut self,
+        pod: PodIx,
+        profile: usize,
+        choice: Choice,
+        now: Time,
+    ) -> Outcome {
         let node = choice.node;
         let Some(symbol) = self.snapshot.node(node).map(|node| node.name) else {
             // A decision names a node of this very snapshot; should it not, the pod is retried.
@@ -113,9 +149,13 @@ impl Scheduler {
     ) -> Result<(), (&'static str, Refusal)> {
         let Some(framework) = self.frameworks.get(profile) else { return Ok(()) };
         for plugin in framework.reserves.iter().filter_map(|at| framework.get(*at)) {
-            plugin
-                .reserve(&mut self.snapshot, pod, node)
-                .map_err(|refusal| (plugin.name(), refusal))?;
+            let begun = framework.laps.begin();
+            let reserved = plugin.reserve(&mut self.snapshot, pod, node);
+            let failed = reserved.as_ref().err().map(|refusal| Ending::Rejected(refusal.code));
+            let ending = failed.unwrap_or(Ending::Success);
+            let (plugin, point) = (plugin.name(), Point::Reserve);
+            framework.laps.end(begun, Timed::Plugin { plugin, point, ending });
+            reserved.map_err(|refusal| (plugin, refusal))?;
         }
         Ok(())
     }
@@ -175,7 +215,13 @@ impl Scheduler {
         }))
     }
 
-    fn reject(&mut self, pod: PodIx, profile: usize, refused: Refused, now: Time) -> Outcome {
+    pub(super) fn reject(
+        &mut self,
+        pod: PodIx,
+        profile: usize,
+        refused: Refused,
+        now: Time,
+    ) -> Outcome {
         let mut reject = Reject {
             why: refused.rejection.clone(),
             nominate: Nominate::Leave,
@@ -184,6 +230,11 @@ impl Scheduler {
         };
         let preempts = self.frameworks.get(profile).is_some_and(|framework| framework.preempts);
         if preempts && !refused.rejection.is_error {
+            if self.consulted.is_some()
+                && let Some(question) = self.ask_room(pod, profile, &refused)
+            {
+                return question;
+            }
             self.make_room(pod, profile, &refused, &mut reject);
         }
         self.requeue(pod, &reject.why, now);
@@ -197,7 +248,15 @@ impl Scheduler {
         let Some(framework) = frameworks.get(profile) else { return };
         let mut cycle = Cycle { snapshot, framework, nominator };
         let mut search = preempt::Search { budgets, ledgers, seed: options.seed };
-        match search.find(&mut cycle, standings, pod, refused) {
+        let begun = framework.laps.begin();
+        let found = search.find(&mut cycle, standings, pod, refused);
+        let ending = match &found {
+            preempt::Found::Room(_) => Ending::Success,
+            _ => Ending::Rejected(Code::Unschedulable),
+        };
+        let (plugin, point) = (plugins::DEFAULT_PREEMPTION, Point::PostFilter);
+        framework.laps.end(begun, Timed::Plugin { plugin, point, ending });
+        match found {
             preempt::Found::Nothing { message } => {
                 reject.why.preemption = message;
                 if self.release(pod) {
@@ -209,7 +268,7 @@ impl Scheduler {
         }
     }
 
-    fn nominate(&mut self, pod: PodIx, candidate: &Candidate, reject: &mut Reject) {
+    pub(super) fn nominate(&mut self, pod: PodIx, candidate: &Candidate, reject: &mut Reject) {
         let Some(node) = self.snapshot.node(candidate.node).map(|node| node.name) else { return };
         let Some(found) = self.snapshot.pods.get(pod) else { return };
         let (uid, priority) = (Arc::clone(&found.uid), found.class.priority);
@@ -239,12 +298,14 @@ impl Scheduler {
         }
     }
 
-    fn requeue(&mut self, pod: PodIx, rejection: &Rejection, now: Time) {
+    pub(super) fn requeue(&mut self, pod: PodIx, rejection: &Rejection, now: Time) {
         let Some(found) = self.snapshot.pods.get(pod) else { return };
         let uid = Arc::clone(&found.uid);
         let plugins: PluginSet =
             rejection.plugins.iter().filter_map(|name| plugins::id(name)).collect();
-        let failure = if rejection.is_error { Failure::ERROR } else { Failure::rejected(plugins) };
+        // Nothing tells when extenders change their mind, so time must.
+        let by_time = rejection.is_error || rejection.plugins.contains(EXTENDER);
+        let failure = if by_time { Failure::ERROR } else { Failure::rejected(plugins) };
         let (queue, policy) = self.queue_and_policy();
         queue.fail(&uid, failure, &policy, now);
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::model::{Class, ClassId, Symbol};
 
-use super::NodeIx;
+use super::{NodeIx, PodIx};
 
 /// Pods of one class on one node.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -39,6 +39,8 @@ pub struct Company {
     vocal: BTreeMap<ClassId, Arc<Class>>,
     /// The same in order of appearance, each with the version it brought.
     arrivals: Vec<(u64, Arc<Class>)>,
+    /// Pods with affinity terms that were promised a node, and their classes.
+    expected: HashMap<PodIx, Arc<Class>>,
     forget_at: usize,
     version: u64,
 }
@@ -78,12 +80,31 @@ impl Company {
         let count = members.nodes.entry(node).or_default();
         count.all += 1;
         count.terminating += u32::from(is_terminating);
+        self.heed(class);
+    }
+
+    /// From now on a class has a say about others, because pods of it run or were promised a
+    /// node: others are tried together with them.
+    fn heed(&mut self, class: &Arc<Class>) {
         if !class.pod_affinity.is_empty() && !self.vocal.contains_key(&class.id) {
             self.forget();
             self.version += 1;
             self.vocal.insert(class.id, Arc::clone(class));
             self.arrivals.push((self.version, Arc::clone(class)));
         }
+    }
+
+    /// A pod of this class was promised a node.
+    pub(crate) fn expect(&mut self, pod: PodIx, class: &Arc<Class>) {
+        if !class.pod_affinity.is_empty() {
+            self.expected.insert(pod, Arc::clone(class));
+            self.heed(class);
+        }
+    }
+
+    /// The promise to a pod is over.
+    pub(crate) fn unexpect(&mut self, pod: PodIx) {
+        self.expected.remove(&pod);
     }
 
     pub(super) fn detached(&mut self, node: NodeIx, class: &Class, is_terminating: bool) {
@@ -109,9 +130,11 @@ impl Company {
         if self.vocal.len() < self.forget_at.max(256) {
             return;
         }
-        let namespaces = &self.namespaces;
+        let (namespaces, expected) = (&self.namespaces, &self.expected);
         self.vocal.retain(|id, class| {
-            namespaces.get(&class.namespace).is_some_and(|classes| classes.contains_key(id))
+            let runs =
+                namespaces.get(&class.namespace).is_some_and(|classes| classes.contains_key(id));
+            runs || expected.values().any(|class| class.id == *id)
         });
         let vocal = &self.vocal;
         self.arrivals.retain(|(_, class)| vocal.contains_key(&class.id));

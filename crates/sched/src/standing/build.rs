@@ -5,8 +5,10 @@ use std::sync::Arc;
 use super::ranking::Ranking;
 use super::{Allowed, Before, FilterRun, Raws, ScoreRun, Standing};
 use crate::framework::{Framework, PluginIx};
+use crate::lap::{Ending, Timed};
 use crate::model::Class;
 use crate::plugin::{Context, Filtering, Normalise, Prepared, Reads, Refusal, Scoring, Work};
+use crate::profile::Point;
 use crate::snapshot::{NodeIx, Snapshot};
 use crate::tie;
 use crate::verdict::Code;
@@ -43,6 +45,7 @@ impl Standing {
             feasible: 0,
             ranking: Ranking::default(),
             is_dirty: false,
+            decisions: 0,
         };
         standing.prepare(framework, snapshot);
         if standing.before.is_none() {
@@ -61,8 +64,14 @@ impl Standing {
             }
             let Some(found) = framework.get(plugin) else { continue };
             let class = Arc::clone(&self.class);
-            let prepared = found.prepare(Context { snapshot, class: &class });
             let name = found.name();
+            let begun = framework.laps.begin();
+            let prepared = found.prepare(Context { snapshot, class: &class });
+            let is_filter =
+                framework.pre_filters.contains(&plugin) || framework.filters.contains(&plugin);
+            let point = if is_filter { Point::PreFilter } else { Point::PreScore };
+            let ending = ending(&prepared);
+            framework.laps.end(begun, Timed::Plugin { plugin: name, point, ending });
             let nodes = prepared.nodes.clone();
             self.preferred.extend(&prepared.prefer);
             let step = self.take(plugin, prepared, snapshot);
@@ -140,6 +149,14 @@ impl Standing {
 
     pub(super) fn work(&self, at: usize) -> Option<&dyn Work> {
         self.works.get(at).map(AsRef::as_ref)
+    }
+}
+
+fn ending(prepared: &Prepared) -> Ending {
+    match (&prepared.filter, &prepared.score) {
+        (Filtering::Reject(refusal), _) => Ending::Rejected(refusal.code),
+        (Filtering::Skip, Scoring::Skip) => Ending::Skip,
+        _ => Ending::Success,
     }
 }
 

@@ -3,6 +3,8 @@
 //! The nodes that local filters let through are filtered and scored once more, plugin by plugin
 //! over dense lists. Normalising is exact: only nodes that are feasible in the end count.
 
+use std::collections::BTreeMap;
+
 use super::{ScoreRun, Standing, Ties, proportion};
 use crate::plugin::{Normalise, Reads};
 use crate::snapshot::{NodeIx, Snapshot};
@@ -32,6 +34,13 @@ impl Pass {
         self.nodes.len()
     }
 
+    /// Adds what others think of the nodes.
+    pub(crate) fn add(&mut self, scores: &BTreeMap<NodeIx, i64>) {
+        for (node, total) in self.nodes.iter().zip(&mut self.totals) {
+            *total = total.saturating_add(scores.get(node).copied().unwrap_or(0));
+        }
+    }
+
     /// The winner and the one after it.
     pub fn best(
         &self,
@@ -53,12 +62,12 @@ impl Pass {
 }
 
 impl Standing {
-    /// Filters and scores all nodes but those in `without`.
+    /// Filters and scores all nodes but those in `without`, which is sorted.
     pub fn pass(&mut self, snapshot: &Snapshot, without: &[NodeIx], pass: &mut Pass) {
         pass.nodes.clear();
         let cells = (0u32..).map(NodeIx).zip(&self.cells);
-        let candidates =
-            cells.filter(|(node, cell)| cell.verdict.is_ok() && !without.contains(node));
+        let candidates = cells
+            .filter(|(node, cell)| cell.verdict.is_ok() && without.binary_search(node).is_err());
         pass.nodes.extend(candidates.map(|(node, _)| node));
         pass.verdicts.clear();
         pass.verdicts.resize(pass.nodes.len(), Verdict::OK);

@@ -1,7 +1,6 @@
 //! Bringing a standing up to date, node by node.
 
 use super::{Cell, EXCLUDED, Judgement, Raws, Standing, proportion};
-use crate::framework::Framework;
 use crate::plugin::{Epoch, Follow, Normalise, Reads};
 use crate::plugins::concerns;
 use crate::snapshot::{Change, NodeIx, Snapshot, What};
@@ -17,15 +16,8 @@ const ABSENT: Cell = Cell {
 };
 
 impl Standing {
-    /// Catches up with the snapshot, or starts over when that is cheaper or the only way.
-    pub fn refresh(&mut self, framework: &Framework, snapshot: &Snapshot, seed: u64) {
-        if !self.catch_up(snapshot) {
-            let class = std::sync::Arc::clone(&self.class);
-            *self = Self::build(framework, snapshot, &class, seed);
-        }
-    }
-
-    fn catch_up(&mut self, snapshot: &Snapshot) -> bool {
+    /// Catches up with the snapshot; false when starting over is cheaper or the only way.
+    pub(super) fn catch_up(&mut self, snapshot: &Snapshot) -> bool {
         for (epoch, number) in &mut self.epochs {
             let now = snapshot.epoch(*epoch);
             let may_ignore = *epoch == Epoch::Company;

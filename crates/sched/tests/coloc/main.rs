@@ -104,6 +104,7 @@ fn placed(attempt: &Attempt) -> Result<(&str, Option<&str>), String> {
         }
         Outcome::Reject(reject) => Err(reject.why.message()),
         Outcome::Skip { reason } => Err((*reason).to_owned()),
+        Outcome::Ask(_) | Outcome::AskRoom(_) => Err("others are asked".to_owned()),
     }
 }
 

@@ -30,6 +30,7 @@ struct Rig {
     now: i64,
     made: u32,
     decisions: u32,
+    relabelled: u32,
     /// Placed, but the API server has not said so yet.
     binding: Vec<String>,
     /// Victims that have been told to go, and for whom.
@@ -47,6 +48,7 @@ impl Rig {
             now: 1_000,
             made: 0,
             decisions: 0,
+            relabelled: 0,
             binding: Vec::new(),
             dying: Vec::new(),
         };
@@ -124,6 +126,37 @@ impl Rig {
         pods.map(|(uid, _)| uid.clone()).collect()
     }
 
+    /// A pod gets other labels, wherever it is: others see it differently, and it is of another
+    /// class from now on.
+    fn relabel(&mut self) {
+        let all: Vec<String> = self.world.pods.keys().cloned().collect();
+        let Some(uid) = self.pick(&all) else { return };
+        let app = self.random.app();
+        let Some(known) = self.world.pods.get_mut(&uid) else { return };
+        // One on its way is not shown with its node before it is confirmed.
+        let is_on_its_way = self.binding.contains(&uid);
+        let mut pod = known.pod.clone();
+        pod.metadata.labels = Some([("app".to_owned(), app)].into());
+        if is_on_its_way {
+            return;
+        }
+        let node = known.node.clone();
+        *known = Known::new(pod.clone());
+        known.node = node;
+        self.apply(Change::Pod(Update::Upsert(Arc::new(pod))));
+        self.relabelled += 1;
+    }
+
+    fn change_budget(&mut self) {
+        if self.world.budgets.is_empty() {
+            return;
+        }
+        let at = self.random.below(self.world.budgets.len() as u64) as usize;
+        let budget = self.random.budget(&format!("b{at}"));
+        self.world.budgets[at] = budget.clone();
+        self.apply(Change::Pdb(Update::Upsert(Arc::new(budget))));
+    }
+
     /// Something happens.
     fn step(&mut self) {
         self.now += self.random.below(3) as i64;
@@ -146,11 +179,13 @@ impl Rig {
                 self.world.nodes.remove(&node);
                 self.apply(Change::Node(Update::Delete(Key::new("", &node))));
             }
-            83..87 => {
+            83..85 => {
                 let name = format!("n{}", self.random.below(40));
                 self.set_node(&name);
             }
-            87..92 => {
+            85..88 => self.relabel(),
+            88..89 => self.change_budget(),
+            89..92 => {
                 let binding = self.binding.clone();
                 if let Some(uid) = self.pick(&binding) {
                     self.fail_binding(&uid);
@@ -249,7 +284,7 @@ impl Rig {
 #[test]
 fn the_engine_equals_brute_force() {
     let mut decisions = 0;
-    let mut placed = 0;
+    let (mut placed, mut relabelled) = (0, 0);
     for seed in 0..40 {
         let mut rig = Rig::new(seed);
         for _ in 0..330 {
@@ -259,7 +294,9 @@ fn the_engine_equals_brute_force() {
         assert_eq!(rig.engine.check(), Vec::<String>::new(), "seed {seed}");
         decisions += rig.decisions;
         placed += rig.placed().len();
+        relabelled += rig.relabelled;
     }
     assert!(decisions > 10_000, "only {decisions} decisions");
     assert!(placed > 1_000, "only {placed} pods placed");
+    assert!(relabelled > 200, "only {relabelled} pods relabelled");
 }

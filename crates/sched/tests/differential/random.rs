@@ -115,6 +115,10 @@ impl Random {
         serde_json::from_value(pod).unwrap()
     }
 
+    pub(crate) fn app(&mut self) -> String {
+        self.one(&["web", "db", "tool"]).to_owned()
+    }
+
     fn container(&mut self) -> Value {
         let mut requests = json!({});
         if self.chance(80) {

@@ -106,6 +106,7 @@ impl Cluster {
         let uid = attempt.pod.uid.to_string();
         match attempt.outcome {
             Outcome::Skip { .. } => {}
+            Outcome::Ask(_) | Outcome::AskRoom(_) => panic!("nobody is asked"),
             Outcome::Place(place) => {
                 self.unconfirmed.push((uid.clone(), place.node));
                 if self.may_fail && self.random.one_in(12) {

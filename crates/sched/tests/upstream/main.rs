@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+mod consult;
 mod explain;
 mod filter;
 mod preempt;
@@ -101,7 +102,7 @@ impl Cluster {
                 reject.why.preemption = None;
                 Err(reject.why.message())
             }
-            Outcome::Skip { reason } => panic!("skipped: {reason}"),
+            other => panic!("{other:?}"),
         }
     }
 }

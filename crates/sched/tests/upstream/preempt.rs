@@ -239,6 +239,7 @@ fn room_that_was_made_is_kept() {
                 Outcome::Place(place) => place.node,
                 Outcome::Reject(reject) => reject.why.message(),
                 Outcome::Skip { reason } => reason.to_owned(),
+                other => panic!("nobody is asked: {other:?}"),
             };
             (attempt.pod.name, told)
         })
@@ -276,6 +277,59 @@ fn less_important_pods_do_not_take_promised_room() {
             assert!(place.why.was_nominated);
         }
         other => panic!("{other:?}"),
+    }
+}
+
+/// The promised pod is the first in the cluster that says anything about others. Whoever was
+/// decided before it came, and whoever comes later, must heed it.
+#[test]
+fn a_promised_pod_is_heard_though_none_of_its_kind_runs() {
+    for (name, is_class_known) in [("a new class", false), ("a class that was decided", true)] {
+        let a = node("a", json!({"metadata": {"labels": {"host": "a"}}}));
+        let b = node("b", json!({"metadata": {"labels": {"host": "b"}}}));
+        let mut cluster = Cluster::new(vec![a, b], vec![there("low", "a", 1, "4", 0)]);
+        let web = |name: &str| {
+            let mut web = pod(name, asks(json!({"cpu": "1"})));
+            web.metadata.labels = Some([("app".to_owned(), "web".to_owned())].into());
+            web
+        };
+        if is_class_known {
+            assert_eq!(cluster.try_pod(web("first")), Ok("b".to_owned()), "{name}");
+        }
+        let mut spec = asks(json!({"cpu": "3"}));
+        spec["priority"] = json!(10);
+        spec["nodeSelector"] = json!({"host": "a"});
+        let term = json!({"topologyKey": "host", "labelSelector": {"matchLabels": {"app": "web"}}});
+        spec["affinity"] = json!({"podAntiAffinity":
+            {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
+        let reject = rejected(cluster.attempt(pod("boss", spec)));
+        assert_eq!(reject.nominate, Nominate::Set("a".to_owned()), "{name}");
+        cluster.0.apply(delete("low"), later(1));
+        // There is room for both on `a`, but not in each other's company.
+        let full = on("b", pod("full", asks(json!({"cpu": "3"}))));
+        cluster.add(full);
+        cluster.add(web("second"));
+        let attempt = cluster.0.next(later(1)).expect("the preemptor is held back");
+        assert_eq!(attempt.pod.name, "second", "{name}");
+        match attempt.outcome {
+            Outcome::Place(place) if !is_class_known => assert_eq!(place.node, "b", "{name}"),
+            Outcome::Reject(reject) if is_class_known => {
+                let want = "1 node(s) didn't satisfy existing pods anti-affinity rules";
+                assert!(reject.why.message().contains(want), "{name}: {}", reject.why.message());
+            }
+            other => panic!("{name}: {other:?}"),
+        }
+        // Once the promise is over nobody heeds it any more.
+        cluster.0.apply(delete("boss"), later(2));
+        cluster.0.tick(later(30));
+        let mut third = web("third");
+        third.spec.as_mut().unwrap().node_selector =
+            Some([("host".to_owned(), "a".to_owned())].into());
+        cluster.add(third);
+        let mut outcomes = std::iter::from_fn(|| cluster.0.next(later(30))).take(3);
+        let third = outcomes.find(|one| one.pod.name == "third").expect("tried");
+        assert!(matches!(third.outcome, Outcome::Place(_)), "{name}: {:?}", third.outcome);
+        assert_eq!(cluster.0.check(), Vec::<String>::new(), "{name}");
     }
 }
 

@@ -75,13 +75,17 @@ fn weight(group: &CgroupPath, limits: &Limits) -> Wish {
 
 fn explain(pod: &NodePod, limits: &Limits) -> [Why; 2] {
     let about = format!("{}/{}", pod.view.namespace, pod.view.name);
-    let quota = limits
-        .quota
-        .map_or_else(|| "no quota".to_owned(), |quota| format!("a quota of {quota} in 100 ms"));
-    let memory = limits.memory.map_or_else(
-        || "no memory limit".to_owned(),
-        |memory| format!("a memory limit of {memory}"),
-    );
+    // A hundred microseconds of each 100 ms are a thousandth of a CPU.
+    let most = limits.quota.map(|quota| quota.0 / 100);
+    let weight = limits.shares.saturating_mul(1_000).div_euclid(1_024);
+    let cpu = match most {
+        Some(_) => "has a weight and a limit of CPU time, from its batch-cpu",
+        None => "has a weight of CPU time, from its batch-cpu, and no limit of its own",
+    };
+    let memory = match limits.memory {
+        Some(_) => "has a limit of memory, from its batch-memory",
+        None => "has no limit of memory",
+    };
     let why = |resource, headline: String, lines| Why {
         about: about.clone(),
         resource,
@@ -89,9 +93,12 @@ fn explain(pod: &NodePod, limits: &Limits) -> [Why; 2] {
         bound_by: "batch resources".to_owned(),
         lines,
     };
-    let shares = vec![Line::new(limits.shares, "shares", "from batch-cpu requests")];
+    let shares = format!("{} shares, from requests", limits.shares);
+    let mut terms = vec![Line::new(weight, "when others want CPU, too", shares)];
+    terms.extend(most.map(|most| Line::new(most, "at most", "quota, from limits")));
+    let bytes = limits.memory.map(|memory| Line::new(memory.0, "at most", "from limits"));
     [
-        why(Resource::Cpu, format!("{} shares and {quota}", limits.shares), shares),
-        why(Resource::Memory, memory, Vec::new()),
+        why(Resource::Cpu, cpu.to_owned(), terms),
+        why(Resource::Memory, memory.to_owned(), bytes.into_iter().collect()),
     ]
 }

@@ -253,7 +253,7 @@ fn explain(
     Why {
         about: format!("{}/{}", pod.view.namespace, pod.view.name),
         resource: Resource::Cpu,
-        headline: format!("quotas may burst: {node}"),
+        headline: format!("may burst above its quota as far as there is room: {node}"),
         bound_by: facts.scene.slo.cite("cpu-burst-config.policy"),
         lines: steps
             .iter()

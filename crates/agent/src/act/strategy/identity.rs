@@ -3,13 +3,15 @@
 //! On vendor kernels every group gets its identity. On mainline best-effort *pods* become idle groups of
 //! the least weight; the tier itself never does, because the kubelet writes a weight there when it
 //! starts, which the kernel refuses on an idle group. An idle group shows another weight than it
-//! had, and forgets its old one, so the weight is taken into the ledger first.
+//! had, and forgets its old one, so the weight is taken into the ledger first. With the policy of core
+//! scheduling the same is done where best-effort is configured to be idle.
 
+use api::protocol::gate::AgentGate;
 use api::qos::{KubeQos as KubeClass, QosClass};
 use api::strategy::{CpuQos, ResourceQos};
 use host::cgroup::{CgroupPath, Knob, KubeQos, Version};
 use qos::claim::Rank;
-use qos::identity::{self, Identities, Means, Mode, Owner, Wish as Identity};
+use qos::identity::{self, Choice, Identities, Means, Mode, Owner, Wish as Identity};
 
 use super::super::Wish;
 use super::super::facts::Facts;
@@ -19,16 +21,15 @@ use crate::pods::NodePod;
 
 /// The policy that means identities; the other one is core scheduling.
 const POLICY: &str = "groupIdentity";
+pub const CORE_POLICY: &str = "coreSched";
+
+/// Where the NodeSLO's extensions speak of kernels without identities.
+const KERNEL: &str = "tidepool-kernel-config";
 
 pub fn decide(facts: &Facts<'_>) -> Decision {
     let identities = identities(facts);
-    let kernel = identity::Kernel {
-        has_identity: facts.kernel.has_identity,
-        has_idle: facts.kernel.has_idle,
-        has_core_scheduling: facts.kernel.has_core_scheduling,
-    };
-    let means = identity::means(kernel, false);
-    let is_behind = identities.be.is_some_and(|be| be < 0);
+    let is_behind = is_behind(&identities);
+    let means = identity::means(kernel(facts), choice(facts), measured(facts));
     let mut decision = match means {
         Means::Identity => {
             Decision { wishes: by_identity(facts, &identities), ..Decision::default() }
@@ -41,8 +42,60 @@ pub fn decide(facts: &Facts<'_>) -> Decision {
     };
     if identities != Identities::default() {
         decision.whys.push(explain(facts, means, is_behind));
+    } else if is_idle_by_policy(facts) {
+        decision.wishes.extend(by_idle(facts));
+        decision.whys.push(why(facts, "best-effort pods are idle groups of the least weight"));
     }
     decision
+}
+
+/// The other policy has a setting of its own.
+fn is_idle_by_policy(facts: &Facts<'_>) -> bool {
+    let config = facts.slo().resource_qos_strategy.as_ref().and_then(|strategy| {
+        let policy = strategy.policies.as_ref()?.cpu_policy.as_deref()?;
+        let config = strategy.be_class.as_ref()?.cpu_qos.as_ref()?;
+        (policy == CORE_POLICY).then_some(config)
+    });
+    facts.is_on(AgentGate::CoreSched)
+        && facts.kernel.has_idle
+        && config.is_some_and(|be| be.enable == Some(true) && be.sched_idle == Some(1))
+}
+
+fn kernel(facts: &Facts<'_>) -> identity::Kernel {
+    identity::Kernel {
+        has_identity: facts.kernel.has_identity,
+        has_idle: facts.kernel.has_idle,
+        has_core_scheduling: facts.kernel.has_core_scheduling,
+    }
+}
+
+fn is_behind(identities: &Identities) -> bool {
+    identities.be.is_some_and(|be| be < 0)
+}
+
+fn measured(facts: &Facts<'_>) -> Option<Mode> {
+    facts.wake.map(|verdict| verdict.mode)
+}
+
+/// What operators say about mainline kernels; a mode that is not offered counts as none said.
+fn choice(facts: &Facts<'_>) -> Choice {
+    let mode = facts.extension(KERNEL).and_then(|config| config.get("mode")?.as_str());
+    mode.and_then(Choice::parse).unwrap_or_default()
+}
+
+/// How best-effort is kept behind; `None` while nobody wants that.
+pub fn means(facts: &Facts<'_>) -> Option<Means> {
+    let is_on = facts.is_on(AgentGate::GroupIdentity) && is_behind(&identities(facts));
+    is_on.then(|| identity::means(kernel(facts), choice(facts), measured(facts)))
+}
+
+/// The modes between which a probe should choose; none when there is no choice, or no wish for one.
+pub fn open_modes(facts: &Facts<'_>) -> Vec<Mode> {
+    let probe = facts.extension(KERNEL).and_then(|config| config.get("probe")?.as_bool());
+    let is_open = matches!(means(facts), Some(Means::Mainline(_)))
+        && choice(facts) == Choice::Auto
+        && probe != Some(false);
+    if is_open { qos::wake::candidates(kernel(facts)) } else { Vec::new() }
 }
 
 /// What operators configured; nothing where the policy is another one.
@@ -65,7 +118,7 @@ fn configured(class: Option<&ResourceQos>) -> Option<i64> {
     (*enable == Some(true)).then_some((*group_identity)?)
 }
 
-fn owner(pod: &NodePod) -> Owner {
+pub fn owner(pod: &NodePod) -> Owner {
     match pod.view.raw_qos {
         Some(QosClass::Lse) => Owner::Lse,
         Some(QosClass::Lsr) => Owner::Lsr,
@@ -132,12 +185,21 @@ fn by_idle(facts: &Facts<'_>) -> Vec<Wish> {
 fn explain(facts: &Facts<'_>, means: Means, is_behind: bool) -> Why {
     let headline = match means {
         Means::Identity => "best-effort yields to everybody by group identity",
-        Means::Mainline(Mode::Weight) => {
+        Means::Mainline(Mode::Weight) if !facts.kernel.has_idle => {
             "best-effort has the least weight; this kernel has no more"
         }
-        Means::Mainline(_) if is_behind => "best-effort pods are idle groups of the least weight",
+        Means::Mainline(Mode::WholeCores) if is_behind => {
+            "best-effort pods are idle groups and keep off the cores of others"
+        }
+        Means::Mainline(Mode::IdlePods) if is_behind => {
+            "best-effort pods are idle groups of the least weight"
+        }
         Means::Mainline(_) => "best-effort has the least weight",
     };
+    why(facts, headline)
+}
+
+fn why(facts: &Facts<'_>, headline: &str) -> Why {
     Why {
         about: NODE.to_owned(),
         resource: Resource::Cpu,

@@ -243,11 +243,7 @@ fn explain(pod: &NodePod, asked: Asked, shares: &Shares) -> Why {
     Why {
         about: format!("{}/{}", pod.view.namespace, pod.view.name),
         resource: Resource::Memory,
-        headline: format!(
-            "{} are kept from reclaim, {} while others have some",
-            bytes(given.min),
-            bytes(given.low)
-        ),
+        headline: "has memory that reclaim spares, and some that it takes last".to_owned(),
         bound_by: "its class or its annotation".to_owned(),
         lines: vec![
             Line::new(asked.request.0, "requested", ""),

@@ -16,12 +16,15 @@ use units::{CpuSet, Micros, MilliCpu, Percent};
 
 use super::super::Wish;
 use super::super::facts::{Facts, is_best_effort};
+use super::super::journal::Suppressed;
 use super::super::why::{Decision, Line, NODE, Resource, Why};
 use super::{cpus as value, quota as quota_value, set};
 use crate::series::Subject;
 
 /// The policy's word for a quota; everything else means CPUs.
 const QUOTA: &str = "cfsQuota";
+/// The word for CPUs.
+const CPUSET: &str = "cpuset";
 
 /// What is remembered from round to round.
 #[derive(Debug, Default)]
@@ -264,10 +267,39 @@ fn explain(facts: &Facts<'_>, sum: &Budget, granted: MilliCpu, bound_by: &str) -
     Why {
         about: NODE.to_owned(),
         resource: Resource::Cpu,
-        headline: format!("best-effort may use {granted} of {capacity}"),
+        headline: format!("best-effort may use {} of {} CPUs", cores(granted), cores(capacity)),
         bound_by: bound_by.to_owned(),
         lines,
     }
+}
+
+/// CPUs to a tenth, as people say them.
+fn cores(milli: MilliCpu) -> String {
+    match milli.0.saturating_add(50).div_euclid(100) {
+        tenths if tenths % 10 == 0 => (tenths / 10).to_string(),
+        tenths => format!("{}.{}", tenths / 10, (tenths % 10).abs()),
+    }
+}
+
+/// What the reference shows of suppression; `None` while it is off or blind.
+pub fn measured(facts: &Facts<'_>, memory: &Memory) -> Option<Suppressed> {
+    let budget = memory.budget?;
+    let granted = match is_by_quota(facts) {
+        true => MilliCpu(memory.quota?.0 / 100),
+        false => {
+            let count = memory.granted.as_ref()?.len();
+            MilliCpu::from_cores(i64::try_from(count).unwrap_or(i64::MAX))
+        }
+    };
+    let best_effort = facts.every_pod().filter(|pod| is_best_effort(pod));
+    Some(Suppressed {
+        policy: if is_by_quota(facts) { QUOTA } else { CPUSET },
+        granted,
+        protected: budget.protected,
+        used: best_effort
+            .filter_map(|pod| facts.cpu(Subject::Pod(&pod.view.uid)))
+            .fold(MilliCpu::ZERO, |sum, used| sum + used),
+    })
 }
 
 fn online_users(facts: &Facts<'_>) -> String {

@@ -46,7 +46,9 @@ fn each_class_runs_where_the_picture_says() {
             assert_eq!(rig.cpus(&group), "2,4-12", "{group} {version:?}");
         }
         let why = &rig.journal.about("node")[0].why;
-        assert_eq!(why.headline, "best-effort may use 10 of 16", "{version:?}");
+        assert_eq!(why.headline, "best-effort may use 10 of 16 CPUs", "{version:?}");
+        let shown = rig.journal.suppressed().unwrap();
+        assert_eq!((shown.policy, shown.granted.0, shown.protected.0), ("cpuset", 10_000, 500));
         let sum: Vec<_> = why.lines.iter().map(|line| line.amount).collect();
         assert_eq!(sum, [16_000, 10_400, -500, 0, 10_000]);
         assert_eq!(why.lines[1].note, "cpuSuppressThresholdPercent = 65 (built-in)");

@@ -1,13 +1,14 @@
 //! What is written besides CPU and memory of control groups.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use api::protocol::gate::AgentGate;
 use host::block::Disk;
 use host::cgroup::{DeviceNumber, Knob, Version};
 use serde_json::json;
 
+use super::super::switch;
 use super::rig::{POD, Pod, Rig};
 use crate::series::StorageInfo;
 
@@ -33,12 +34,87 @@ fn classes_get_their_part_of_the_cache_and_give_it_back() {
     rig.slo(json!({ "resourceQOSStrategy": { "beClass": on } }));
     rig.tick();
     let text = |file: &str| rig.kernel.fake.text(format!("sys/fs/resctrl/{file}"));
-    // The fake keeps the last line that was written, as every other file.
-    assert_eq!(text("BE/schemata").unwrap(), "MB:0=40;1=40", "30 % of the ways, 40 % of the bus");
+    let parts = "L3:0=f;1=f\nMB:0=40;1=40";
+    assert_eq!(text("BE/schemata").unwrap(), parts, "30 % of the ways, 40 % of the bus");
     assert_eq!(text("LS/schemata"), None, "a class that is off has no group");
     let why = rig.journal.about("node").into_iter().find(|d| d.strategy == "cache").unwrap();
     assert_eq!(why.why.headline, "BE: L3:0=f;1=f, MB:0=40;1=40");
     rig.off_by = Some("a test".to_owned());
+    rig.tick();
+    assert_eq!(rig.kernel.fake.to_fixture(), before);
+}
+
+fn dividing() -> serde_json::Value {
+    let on = json!({ "resctrlQOS": { "enable": true, "mbaPercent": 35 } });
+    json!({ "resourceQOSStrategy": { "beClass": on } })
+}
+
+/// A best-effort pod with a thread.
+fn add_job(rig: &mut Rig) {
+    let job = rig.add(Pod { name: "job", qos: "BE", ..POD });
+    let threads = rig.tree.main_dir(&job.child("job")).join("cgroup.threads");
+    rig.kernel.fake.set(threads, "9\n");
+    rig.kernel.fake.set("sys/fs/resctrl/tasks", "1\n9\n");
+}
+
+#[test]
+fn a_group_that_somebody_else_made_gets_back_what_it_had() {
+    let mut rig = Rig::new(Version::V2);
+    with_cache(&rig);
+    add_job(&mut rig);
+    rig.kernel.fake.set("sys/fs/resctrl/BE/schemata", "L3:0=7f0;1=7f0\nMB:0=50;1=50\n");
+    rig.kernel.fake.set("sys/fs/resctrl/BE/tasks", "7\n");
+    let before = rig.kernel.fake.to_fixture();
+    let resctrl = |rig: &Rig| {
+        let text = rig.kernel.fake.to_fixture();
+        let at = text.find("-- sys/fs/resctrl").unwrap();
+        text[at..].to_owned()
+    };
+    let untouched = resctrl(&rig);
+    rig.tick();
+    assert_eq!(resctrl(&rig), untouched, "nobody asked for the cache to be divided");
+    rig.slo(dividing());
+    rig.tick();
+    let text = |rig: &Rig, file: &str| rig.kernel.fake.text(format!("sys/fs/resctrl/{file}"));
+    assert_eq!(text(&rig, "BE/schemata").unwrap(), "L3:0=f;1=f\nMB:0=40;1=40");
+    assert_eq!(text(&rig, "BE/tasks").unwrap(), "7\n9");
+    rig.restart();
+    rig.tick();
+    rig.off_by = Some("a test".to_owned());
+    rig.tick();
+    assert_eq!(rig.kernel.fake.to_fixture(), before);
+    assert!(rig.rounds.is_clean());
+}
+
+#[test]
+fn off_without_an_agent_gives_the_cache_back_too() {
+    for made_by_us in [true, false] {
+        let mut rig = Rig::new(Version::V2);
+        with_cache(&rig);
+        add_job(&mut rig);
+        if !made_by_us {
+            rig.kernel.fake.set("sys/fs/resctrl/BE/schemata", "L3:0=7f0;1=7f0\nMB:0=50;1=50\n");
+            rig.kernel.fake.set("sys/fs/resctrl/BE/tasks", "");
+        }
+        let before = rig.kernel.fake.to_fixture();
+        rig.slo(dividing());
+        rig.tick();
+        assert_ne!(rig.kernel.fake.to_fixture(), before);
+        rig.die();
+        let end = Instant::now() + Duration::from_secs(5);
+        switch::give_back(rig.state(), &rig.tree, end).unwrap();
+        assert_eq!(rig.kernel.fake.to_fixture(), before, "made by us: {made_by_us}");
+    }
+}
+
+#[test]
+fn a_group_is_not_touched_when_that_cannot_be_remembered() {
+    let mut rig = Rig::new(Version::V2);
+    with_cache(&rig);
+    // A directory in its place cannot be replaced by a file.
+    std::fs::create_dir(rig.state().join("files.resctrl")).unwrap();
+    let before = rig.kernel.fake.to_fixture();
+    rig.slo(dividing());
     rig.tick();
     assert_eq!(rig.kernel.fake.to_fixture(), before);
 }
@@ -52,7 +128,7 @@ fn a_pod_s_own_part_goes_with_the_pod() {
     rig.add(Pod { name: "web", annotations, ..POD });
     rig.tick();
     let text = |rig: &Rig| rig.kernel.fake.text("sys/fs/resctrl/koordlet-web/schemata");
-    assert_eq!(text(&rig).unwrap(), "L3:0=3f;1=7c0");
+    assert_eq!(text(&rig).unwrap(), "L3:0=3f;1=7c0\nMB:0=100;1=100");
     rig.remove("web");
     rig.tick();
     assert_eq!(text(&rig), None);

@@ -10,6 +10,7 @@ use std::time::Duration;
 use api::protocol::gate::{AgentGate, Gates};
 use host::Reading;
 use host::cgroup::{CgroupPath, Driver, Knob, KubeQos, Layout, Tree, Version};
+use host::cookies::FakeCookies;
 use host::fs::{Entry, FakeFs, HostFs, Source};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
@@ -19,7 +20,9 @@ use tempfile::TempDir;
 use units::Bytes;
 
 use super::super::facts::Settings;
+use super::super::network::Places;
 use super::super::rounds::Inputs;
+use super::super::wake::WakeProbe;
 use super::super::{Files, Journal, Ledger, NodeScene, Rounds, Scene};
 use crate::audit::{self, Audit};
 use crate::pods::{self, NodePod, Pods, read};
@@ -201,6 +204,31 @@ impl Rig {
         self.rounds = start(&self.settings, &self.tree, &self.layout, &self.dir, &self.journal);
     }
 
+    pub(super) fn use_cookies(&mut self, cookies: &FakeCookies) {
+        let (besides, _, files) = self.rounds.parts();
+        besides.use_cookies(files, Box::new(cookies.clone()));
+    }
+
+    pub(super) fn use_network(&mut self, places: Places) {
+        let (besides, _, files) = self.rounds.parts();
+        besides.use_network(files, places);
+    }
+
+    pub(super) fn use_probe(&mut self, probe: WakeProbe) {
+        *self.rounds.parts().1 = probe;
+    }
+
+    /// Where the agent keeps what it has to remember.
+    pub(super) fn state(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The agent is gone, and leaves the mark of this boot as a real one would.
+    pub(super) fn die(&self) {
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        std::fs::write(self.state().join("boot"), boot).unwrap();
+    }
+
     /// Another hierarchy was mounted.
     pub(super) fn find_tree_again(&mut self) {
         self.tree = Tree::find(self.kernel.clone()).unwrap();
@@ -217,6 +245,25 @@ impl Rig {
 
     /// A pod with one container and a sandbox.
     pub(super) fn add(&mut self, pod: Pod) -> CgroupPath {
+        self.add_with(pod, &json!({}), None)
+    }
+
+    /// The same, with an address.
+    pub(super) fn add_at(&mut self, pod: Pod, address: &str) -> CgroupPath {
+        let name = pod.name;
+        let group = self.add(pod);
+        if let Some(pod) = self.pods.get_mut(name) {
+            Arc::make_mut(pod).asked.ip = Some(address.to_owned());
+        }
+        group
+    }
+
+    pub(super) fn add_with(
+        &mut self,
+        pod: Pod,
+        own_labels: &Value,
+        priority: Option<i32>,
+    ) -> CgroupPath {
         let class = match pod.qos {
             _ if !pod.kube.is_empty() => pod.kube,
             "LSE" | "LSR" => "Guaranteed",
@@ -232,15 +279,16 @@ impl Rig {
             annotations
                 .insert("scheduling.koordinator.sh/resource-status".to_owned(), status.into());
         }
-        let labels = match pod.qos {
-            "" => json!({}),
-            qos => json!({ "koordinator.sh/qosClass": qos }),
-        };
+        let mut labels = own_labels.clone();
+        if !pod.qos.is_empty() {
+            labels["koordinator.sh/qosClass"] = pod.qos.into();
+        }
         let name = pod.name;
         let object = json!({
             "metadata": { "namespace": "d", "name": name, "uid": name, "labels": labels,
                 "annotations": annotations },
-            "spec": { "containers": [{ "name": "main", "resources": pod.resources }] },
+            "spec": { "containers": [{ "name": "main", "resources": pod.resources }],
+                "priority": priority },
             "status": { "phase": "Running", "qosClass": class, "containerStatuses": [
                 { "name": "main", "containerID": format!("containerd://{name}"), "image": "",
                   "imageID": "", "ready": true, "restartCount": 0, "state": { "running": {} } },
@@ -270,6 +318,21 @@ impl Rig {
 
     pub(super) fn uses(&mut self, name: &str, cores: f64) {
         self.load.insert(name.to_owned(), cores);
+    }
+
+    /// A process starts in a pod's container.
+    pub(super) fn run_process(&self, pod: &str, process: u32) {
+        let group = CgroupPath::new(&self.pods[pod].view.cgroup).child(pod);
+        let list = self.tree.main_dir(&group).join("cgroup.procs");
+        let before = self.kernel.fake.text(&list).unwrap_or_default();
+        let line = if before.is_empty() { before } else { before + "\n" };
+        self.kernel.fake.set(list, format!("{line}{process}\n"));
+        self.kernel.fake.set(format!("proc/{process}/stat"), "");
+    }
+
+    /// So much time passes that strategies that follow pods are asked.
+    pub(super) fn slow_round(&mut self) {
+        self.step(Duration::from_secs(11));
     }
 
     /// A second passes.

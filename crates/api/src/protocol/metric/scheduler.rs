@@ -125,6 +125,22 @@ pub mod inherited {
         /// Time of a plugin, in seconds.
         PLUGIN_DURATION: Histogram(Buckets::Exponential { start: 0.00001, factor: 1.5, count: 20 }), "scheduler_plugin_execution_duration_seconds",
             [plugin, extension_point, status];
+        /// Pods a plugin had a say about; preparation is done once for many pods.
+        PLUGIN_EVALUATIONS: Counter, "scheduler_plugin_evaluation_total",
+            [plugin, extension_point, profile];
+        /// Time to find out whether an event helps a rejected pod, in seconds.
+        HINT_DURATION: doubling(0.00001, 12), "scheduler_queueing_hint_execution_duration_seconds",
+            [plugin, event, hint];
+        /// Time to take note of a change, in seconds.
+        EVENT_DURATION: doubling(0.00001, 15), "scheduler_event_handling_duration_seconds",
+            [event];
+        /// Events kept for pods that are being decided.
+        INFLIGHT_EVENTS: Gauge, "scheduler_inflight_events", [event];
+        /// Time to tell victims of a preemption to go, in seconds.
+        PREEMPTION_DURATION: doubling(0.01, 20), "scheduler_preemption_goroutines_duration_seconds",
+            [result];
+        /// Preemptions carried out.
+        PREEMPTIONS: Counter, "scheduler_preemption_goroutines_execution_total", [result];
         /// Time pods waited for permission, in seconds.
         PERMIT_WAIT: doubling(0.001, 15), "scheduler_permit_wait_duration_seconds", [result];
         /// Running tasks by kind of work; the name is the dashboard's.

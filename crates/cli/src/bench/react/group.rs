@@ -1,7 +1,7 @@
 //! The two groups, their processes, and one step of load.
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::thread;
@@ -33,6 +33,10 @@ const SLICE: Duration = Duration::from_millis(5);
 /// What best-effort keeps, so that what is lost is lost to the reaction and not to the floor.
 const FLOOR: Percent = Percent(2);
 
+const ROOT: &str = "tidepool-react-";
+const BEST_EFFORT: &str = "besteffort";
+const ONLINE: &str = "online";
+
 pub(super) struct Rig {
     pub(super) tree: Tree,
     pub(super) root: CgroupPath,
@@ -47,8 +51,9 @@ pub(super) struct Rig {
 impl Rig {
     pub(super) fn new() -> anyhow::Result<Self> {
         let tree = Tree::find(Arc::new(RealFs::new(Mounts::host())))?;
-        let root = CgroupPath::new(&format!("tidepool-react-{}", std::process::id()));
-        let (best_effort, online) = (root.child("besteffort"), root.child("online"));
+        sweep(&tree);
+        let root = root(std::process::id());
+        let (best_effort, online) = (root.child(BEST_EFFORT), root.child(ONLINE));
         for group in [&root, &best_effort, &online] {
             tree.make(group)?;
         }
@@ -104,6 +109,22 @@ impl Rig {
         let work = self.load.say(&STEP.as_millis().to_string()).and_then(|()| self.load.hear());
         self.burner.signal(Signal::CONT)?;
         work
+    }
+}
+
+fn root(pid: u32) -> CgroupPath {
+    CgroupPath::new(&format!("{ROOT}{pid}"))
+}
+
+/// Removes what benches that were killed have left. Groups that are in use cannot be removed.
+fn sweep(tree: &Tree) {
+    let Ok(Reading::Value(groups)) = tree.children(&CgroupPath::root()) else { return };
+    let pids = groups.iter().filter_map(|name| name.strip_prefix(ROOT)?.parse().ok());
+    for pid in pids.filter(|pid: &u32| !Path::new(&format!("/proc/{pid}")).exists()) {
+        let root = root(pid);
+        for group in [root.child(BEST_EFFORT), root.child(ONLINE), root] {
+            let _ = tree.remove(&group);
+        }
     }
 }
 

@@ -1,8 +1,13 @@
 //! The whole scheduler against an embedded API, and a binder that decides nothing beside it.
 //!
 //! Both find the same nodes and the same waiting pods on a fresh server in this process, send as
-//! many bindings at once and write nothing else but, for the scheduler, its events. The time runs
-//! from the first bound pod to the last.
+//! many bindings at once and write nothing else but, for the scheduler, its events: bindings go
+//! first there, so how long the events come behind is told as well. The time runs from the first
+//! bound pod to the last. They take turns; the middle of their rounds counts.
+//!
+//! The binder comes in two kinds. The plain one has the list of pods and does nothing but bind. The
+//! other follows the pods, too, as everybody has to who wants to hear of new ones: what is left
+//! between it and the scheduler is deciding and telling.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,12 +18,14 @@ use apiserver::http::{ApiServer, Options as ServerOptions, router};
 use apiserver::store::{Limits, Store};
 use control::scheduler::{Options, run};
 use futures_util::{StreamExt, TryStreamExt, stream};
-use k8s_openapi::api::core::v1::{Binding, Namespace, Node, Pod};
+use k8s_openapi::api::core::v1::{Binding, Event, Namespace, Node, Pod};
 use kube::api::{ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use kube::core::Status;
+use kube::runtime::watcher::{self, watcher};
 use kube::{Api, Client};
 use serde::Serialize;
 use serde_json::json;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::mix::node;
@@ -27,6 +34,9 @@ use crate::bench::manager::typed;
 /// Requests at once while the cluster is made.
 const MAKERS: usize = 32;
 const LIMIT: Duration = Duration::from_secs(600);
+const ROUNDS: usize = 5;
+/// How often events are counted.
+const COUNT_EVERY: Duration = Duration::from_millis(100);
 
 /// Stable keys; more may be added.
 #[derive(Debug, Serialize)]
@@ -36,24 +46,64 @@ pub(super) struct Report {
     /// By a binder that takes one node after the other.
     pub(super) null_pods_per_s: f64,
     pub(super) ratio: f64,
+    /// By such a binder that follows the pods.
+    pub(super) following_null_pods_per_s: f64,
+    pub(super) following_ratio: f64,
+    /// From the last binding until every pod has its event.
+    pub(super) events_behind_s: f64,
+    pub(super) rounds: usize,
 }
 
 pub(super) async fn measure(nodes: u32, pods: u32) -> anyhow::Result<Report> {
-    let null_pods_per_s = round(nodes, pods, |client, _| bind_all(client, nodes)).await?;
-    let pods_per_s = round(nodes, pods, |client, stop| async move {
-        run(client, Options::on_one_machine(), stop).await?;
-        Ok(())
+    let (mut ours, mut null, mut following) = (Vec::new(), Vec::new(), Vec::new());
+    let mut behind = Vec::new();
+    for _ in 0..ROUNDS {
+        let plain = round(nodes, pods, false, |client, _| bind_all(client, nodes));
+        null.push(plain.await?.pods_per_s);
+        let follower = round(nodes, pods, false, |client, _| async move {
+            let mut watching = JoinSet::new();
+            watching.spawn(follow(client.clone()));
+            bind_all(client, nodes).await
+        });
+        following.push(follower.await?.pods_per_s);
+        let round = round(nodes, pods, true, |client, stop| async move {
+            run(client, Options::on_one_machine(), stop).await?;
+            Ok(())
+        });
+        let Round { pods_per_s, events_behind } = round.await?;
+        ours.push(pods_per_s);
+        behind.push(events_behind.as_secs_f64());
+    }
+    let (pods_per_s, null_pods_per_s) = (middle(ours), middle(null));
+    let following_null_pods_per_s = middle(following);
+    Ok(Report {
+        pods_per_s,
+        null_pods_per_s,
+        ratio: pods_per_s / null_pods_per_s,
+        following_null_pods_per_s,
+        following_ratio: pods_per_s / following_null_pods_per_s,
+        events_behind_s: middle(behind),
+        rounds: ROUNDS,
     })
-    .await?;
-    Ok(Report { pods_per_s, null_pods_per_s, ratio: pods_per_s / null_pods_per_s })
+}
+
+fn middle(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures.get(figures.len() / 2).copied().unwrap_or_default()
+}
+
+struct Round {
+    pods_per_s: f64,
+    events_behind: Duration,
 }
 
 /// Fills a fresh server and lets one of the two loose on it.
 async fn round<F>(
     nodes: u32,
     pods: u32,
+    writes_events: bool,
     bind: impl FnOnce(Client, CancellationToken) -> F,
-) -> anyhow::Result<f64>
+) -> anyhow::Result<Round>
 where
     F: Future<Output = anyhow::Result<()>> + Send + 'static,
 {
@@ -63,12 +113,28 @@ where
     fill(&client, nodes, pods).await?;
     let stop = CancellationToken::new();
     let watching = tokio::spawn(watch(client.clone(), pods));
-    let binding = tokio::spawn(bind(client, stop.clone()));
+    let binding = tokio::spawn(bind(client.clone(), stop.clone()));
     let result = tokio::time::timeout(LIMIT, watching).await.context("binding took too long")?;
+    let bound = Instant::now();
+    if writes_events {
+        let told = until_told(client, usize::try_from(pods)?);
+        tokio::time::timeout(LIMIT, told).await.context("telling took too long")??;
+    }
+    let events_behind = bound.elapsed();
     stop.cancel();
     binding.await??;
     let took = result??;
-    Ok(f64::from(pods.saturating_sub(1).max(1)) / took.as_secs_f64().max(1e-9))
+    let pods_per_s = f64::from(pods.saturating_sub(1).max(1)) / took.as_secs_f64().max(1e-9);
+    Ok(Round { pods_per_s, events_behind })
+}
+
+/// Waits until every pod has its event.
+async fn until_told(client: Client, pods: usize) -> anyhow::Result<()> {
+    let events: Api<Event> = Api::namespaced(client, "default");
+    while events.list_metadata(&ListParams::default()).await?.items.len() < pods {
+        tokio::time::sleep(COUNT_EVERY).await;
+    }
+    Ok(())
 }
 
 async fn fill(client: &Client, nodes: u32, pods: u32) -> anyhow::Result<()> {
@@ -134,6 +200,12 @@ async fn watch(client: Client, pods: u32) -> anyhow::Result<Duration> {
         }
     }
     bail!("the watch ended with {} pods waiting", left.len())
+}
+
+/// Hears of every change of a pod, and does nothing with it.
+async fn follow(client: Client) {
+    let pods: Api<Pod> = Api::all(client);
+    watcher(pods, watcher::Config::default()).for_each(|_| std::future::ready(())).await;
 }
 
 /// Binds every pod to the next node, with as many requests at once as the scheduler.

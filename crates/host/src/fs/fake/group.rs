@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::Tree;
 
 pub(super) const CGROUP_ROOT: &str = "sys/fs/cgroup";
-const RESCTRL_ROOT: &str = "sys/fs/resctrl";
+pub(super) const RESCTRL_ROOT: &str = "sys/fs/resctrl";
 
 /// A file of a new v1 cgroup, with what it says.
 const V1_FILES: &[(&str, &str, &str)] = &[
@@ -33,6 +33,7 @@ const V1_FILES: &[(&str, &str, &str)] = &[
     ("blkio", "blkio.throttle.write_iops_device", ""),
     ("pids", "pids.current", "0"),
     ("pids", "pids.max", "max"),
+    ("freezer", "freezer.state", "THAWED"),
 ];
 
 const V1_MEMORY_STAT: &str = "cache 0\nrss 0\ninactive_anon 0\nactive_anon 0\ninactive_file 0\n\
@@ -42,6 +43,7 @@ const V1_MEMORY_STAT: &str = "cache 0\nrss 0\ninactive_anon 0\nactive_anon 0\nin
 /// A file of a new v2 cgroup, with the controller that brings it.
 const V2_FILES: &[(&str, &str, &str)] = &[
     ("", "cgroup.controllers", ""),
+    ("", "cgroup.freeze", "0"),
     ("", "cgroup.subtree_control", ""),
     ("", "cpu.stat", "usage_usec 0\nuser_usec 0\nsystem_usec 0"),
     ("cpu", "cpu.max", "max 100000"),
@@ -156,6 +158,14 @@ pub(super) fn remove(tree: &mut Tree, dir: &Path) -> Result<(), Errno> {
         !tree.children(dir).is_empty() || !tree.text(&dir.join("cgroup.procs")).is_empty();
     if is_used {
         return Err(Errno::BUSY);
+    }
+    if dir.starts_with(RESCTRL_ROOT) {
+        // Its threads fall back into the root's group.
+        let root = Path::new(RESCTRL_ROOT).join("tasks");
+        let moved = tree.files.get(&dir.join("tasks")).cloned().unwrap_or_default();
+        if let Some(tasks) = tree.files.get_mut(&root) {
+            tasks.extend(moved);
+        }
     }
     tree.files.retain(|file, _| !file.starts_with(dir));
     tree.dirs.remove(dir);

@@ -10,9 +10,12 @@
 //! | `memory.*` limits | whole pages; `max` or -1 for none |
 //! | `cgroup.procs` | the process leaves every other group of the hierarchy |
 //! | `cgroup.subtree_control` | words with `+` or `-`; only controllers the group itself has |
+//! | resctrl `schemata` | a line changes the domains it names, and only of a resource that is there |
+//! | resctrl `tasks` | the thread leaves every other group |
 //!
 //! Everything else is kept as written.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
@@ -32,6 +35,12 @@ pub(super) fn write(tree: &mut Tree, path: &Path, value: &str) -> Result<(), Err
         return Err(Errno::INVAL);
     };
     let (dir, value) = (dir.to_owned(), value.trim());
+    if dir.starts_with(group::RESCTRL_ROOT) && name == "schemata" {
+        return schemata(tree, path, value);
+    }
+    if dir.starts_with(group::RESCTRL_ROOT) && name == "tasks" {
+        return move_to(tree, Path::new(group::RESCTRL_ROOT), &dir, name, value);
+    }
     if !dir.starts_with(group::CGROUP_ROOT) {
         tree.put(path.to_owned(), value);
         return Ok(());
@@ -254,15 +263,20 @@ fn spread_effective(tree: &mut Tree, dir: PathBuf) {
 
 /// Moves a process or thread; the other list of the same group is not modelled.
 fn enter(tree: &mut Tree, dir: &Path, name: &str, value: &str) -> Result<(), Errno> {
-    let pid = number(value).filter(|pid| *pid > 0).ok_or(Errno::INVAL)?.to_string();
     let root = match group::hierarchy(tree, dir) {
         Some(hierarchy) => Path::new(group::CGROUP_ROOT).join(hierarchy),
         None => group::CGROUP_ROOT.into(),
     };
+    move_to(tree, &root, dir, name, value)
+}
+
+/// Puts an id into the list of one directory, and out of those of all others below a root.
+fn move_to(tree: &mut Tree, root: &Path, dir: &Path, name: &str, value: &str) -> Result<(), Errno> {
+    let pid = number(value).filter(|pid| *pid > 0).ok_or(Errno::INVAL)?.to_string();
     let lists: Vec<PathBuf> = tree
         .files
         .keys()
-        .filter(|file| file.starts_with(&root) && file.file_name().is_some_and(|n| n == name))
+        .filter(|file| file.starts_with(root) && file.file_name().is_some_and(|n| n == name))
         .cloned()
         .collect();
     for list in lists {
@@ -274,6 +288,38 @@ fn enter(tree: &mut Tree, dir: &Path, name: &str, value: &str) -> Result<(), Err
         let text: String = pids.iter().map(|pid| format!("{pid}\n")).collect();
         tree.files.insert(list, text.into_bytes());
     }
+    Ok(())
+}
+
+/// Each resource has its line, and each domain its value in it.
+fn schemata(tree: &mut Tree, path: &Path, value: &str) -> Result<(), Errno> {
+    let domains = |line: &str| -> Option<(String, BTreeMap<u32, String>)> {
+        let (name, domains) = line.split_once(':')?;
+        let domains = domains.split(';').map(str::trim).filter(|domain| !domain.is_empty());
+        let pairs = domains.map(|domain| {
+            let (id, value) = domain.split_once('=')?;
+            Some((id.parse().ok()?, value.to_owned()))
+        });
+        // The kernel pads names to the same width.
+        Some((name.to_owned(), pairs.collect::<Option<_>>()?))
+    };
+    let (resource, new) = domains(value).ok_or(Errno::INVAL)?;
+    let mut is_known = false;
+    let mut lines = Vec::new();
+    for line in tree.text(path).lines() {
+        let (name, mut values) = domains(line).ok_or(Errno::INVAL)?;
+        if name.trim() == resource.trim() {
+            is_known = true;
+            values.extend(new.clone());
+        }
+        let values: Vec<String> =
+            values.iter().map(|(id, value)| format!("{id}={value}")).collect();
+        lines.push(format!("{name}:{}", values.join(";")));
+    }
+    if !is_known {
+        return Err(Errno::INVAL);
+    }
+    tree.put(path.to_owned(), lines.join("\n"));
     Ok(())
 }
 

@@ -1,0 +1,278 @@
+//! The online side waits for memory: who looks, and what is done before anybody has to leave?
+//!
+//! Four times a second the stalls of the online side are read, of its class and of its largest pods, and
+//! [`qos::emergency`] says how far up the ladder that is. Reclaiming is a write that may take long under
+//! pressure, so a thread of its own does it, one at a time. Freezing is a wish like any other, of
+//! the rank of emergencies, that lapses by itself; a killed agent's frozen pods are in the ledger.
+//! Killing stays with evictions, who ask first, and only where an operator allowed it.
+//!
+//! Where the kernel has no pressure of groups (v1), only memory that has run out is an emergency.
+
+use std::cmp::Reverse;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use api::qos::{KubeQos as KubeClass, QosClass};
+use host::cgroup::{CgroupPath, CgroupReader, Knob, KubeQos, Layout, Setting, Tree};
+use host::fs::Buffer;
+use host::psi;
+use host::{FileError, Reading};
+use qos::claim::{Bound, Rank, Value};
+use qos::emergency::{self, Decision, Elastic, Rung, Sample, Settings, State, first_to_freeze};
+use tracing::{debug, info, warn};
+use units::Bytes;
+
+use super::why::{Line, NODE, Resource, Why};
+use super::{Place, Scene, Wish};
+use crate::object::chain;
+use crate::pods::NodePod;
+use crate::series::Metrics;
+use crate::view::PodPhase;
+
+/// How often it looks.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// Memory older than this says nothing.
+const FRESH: Duration = Duration::from_secs(10);
+
+/// Pods that are looked at besides the class, the largest first.
+const MOST_PODS: usize = 32;
+
+/// How long pods are frozen unless configured otherwise.
+const FREEZE: Duration = Duration::from_secs(2);
+const LONGEST_FREEZE: u64 = 10;
+
+/// Where the NodeSLO's extensions speak of emergencies.
+const CONFIG: &str = "tidepool-reaction-config";
+
+/// What a look needs.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sight<'s> {
+    pub(super) now: Duration,
+    pub(super) tree: &'s Tree,
+    pub(super) layout: &'s Layout,
+    pub(super) scene: &'s Scene,
+    pub(super) metrics: &'s Metrics,
+}
+
+/// What came of a look.
+#[derive(Debug, Default)]
+pub(super) struct Looked {
+    pub(super) wishes: Vec<Wish>,
+    pub(super) until: Option<Duration>,
+    pub(super) whys: Vec<Why>,
+    /// What best-effort was told to give back.
+    pub(super) reclaims: Option<Bytes>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Emergency {
+    state: State<String>,
+    readers: Vec<(String, CgroupReader)>,
+    buffer: Buffer,
+    next_look: Duration,
+    reclaiming: Option<JoinHandle<Result<(), String>>>,
+    /// This kernel reclaims nothing on request.
+    cannot_reclaim: bool,
+    rung: Option<Rung>,
+}
+
+impl Emergency {
+    /// What operators allow; `None` is off.
+    fn settings(sight: &Sight<'_>, capacity: Bytes) -> Option<(Settings, bool)> {
+        let spec = &sight.scene.slo.spec;
+        let threshold = spec.resource_used_threshold_with_be.as_ref()?;
+        let config = spec.extensions.as_ref().and_then(|all| all.get(CONFIG));
+        let flag = |name: &str| config.and_then(|config| config.get(name)?.as_bool());
+        if threshold.enable != Some(true) || flag("enable") == Some(false) {
+            return None;
+        }
+        let freeze = config.and_then(|config| config.get("freeze"));
+        let longest = freeze.and_then(|freeze| freeze.get("maxSeconds")?.as_u64());
+        let longest = longest.map_or(FREEZE, |s| Duration::from_secs(s.min(LONGEST_FREEZE)));
+        let may_freeze = freeze.and_then(|freeze| freeze.get("enable")?.as_bool()) != Some(false);
+        let settings = Settings { capacity, freeze: may_freeze.then_some(longest) };
+        Some((settings, flag("dryRun") == Some(true)))
+    }
+
+    /// Looks when it is time; `None` when it is not.
+    pub(super) fn look(&mut self, sight: &Sight<'_>) -> Option<Looked> {
+        if sight.now < self.next_look {
+            return None;
+        }
+        self.next_look = sight.now.saturating_add(LOOK);
+        self.finish_reclaim();
+        let room = sight.metrics.facts().memory;
+        let room = room.filter(|room| room.at.saturating_add(FRESH) >= sight.now);
+        let node = sight.scene.node.as_ref().map(|node| node.view.capacity.memory);
+        let capacity = room.map(|room| room.capacity).or(node).unwrap_or_default();
+        let elastic = elastic(sight);
+        let settings = Self::settings(sight, capacity).filter(|_| !elastic.is_empty());
+        let Some((settings, is_dry)) = settings else {
+            (self.state, self.rung) = (State::default(), None);
+            self.readers.clear();
+            return Some(Looked::default());
+        };
+        let available = room.map(|room| Bytes(room.capacity.0.saturating_sub(room.used.0)));
+        let sample = Sample { now: sight.now, stalls: self.stalls(sight), available };
+        let (state, decision) = emergency::decide(&settings, &self.state, &sample);
+        self.state = state;
+        self.tell(&decision);
+        let mut looked = Looked::default();
+        if decision.rung == Rung::Calm {
+            return Some(looked);
+        }
+        if !is_dry {
+            looked.reclaims = decision.reclaim.filter(|bytes| self.reclaim(sight, *bytes));
+            if let Some(until) = decision.frozen_until {
+                looked.wishes = freeze(&elastic, &decision);
+                looked.until = Some(until);
+            }
+        }
+        looked.whys.push(explain(&decision, &elastic, is_dry));
+        Some(looked)
+    }
+
+    /// How long all tasks of each part of the online side have stood still, ever.
+    fn stalls(&mut self, sight: &Sight<'_>) -> Vec<(String, Duration)> {
+        let wanted = protected(sight);
+        let is_same = self.readers.iter().map(|(name, _)| name).eq(wanted.iter());
+        if !is_same {
+            let open = |name: String| {
+                let reader = sight.tree.reader(CgroupPath::new(&name));
+                (name, reader)
+            };
+            self.readers = wanted.into_iter().map(open).collect();
+        }
+        let mut stalls = Vec::new();
+        for (name, reader) in &mut self.readers {
+            match reader.pressure(psi::Resource::Memory, &mut self.buffer) {
+                Ok(Reading::Value(pressure)) => {
+                    stalls.extend(pressure.full.map(|full| (name.clone(), full.total)));
+                }
+                Ok(Reading::Unsupported | Reading::Gone) => {}
+                Err(error) => debug!(error = chain(&error), "cannot see who waits for memory"),
+            }
+        }
+        stalls
+    }
+
+    /// Begins to take memory from best-effort; whether it did.
+    fn reclaim(&mut self, sight: &Sight<'_>, bytes: Bytes) -> bool {
+        let (tree, tier) = (sight.tree.clone(), sight.layout.class(KubeQos::BestEffort));
+        if self.cannot_reclaim || self.reclaiming.is_some() || !has_reclaim(&tree, &tier) {
+            return false;
+        }
+        let reclaim = move || match tree.set(&tier, Knob::MemoryReclaim, &Setting::Number(bytes.0))
+        {
+            Ok(Reading::Unsupported) => Err("this kernel reclaims nothing on request".to_owned()),
+            // Less than was asked for is what the kernel can often do.
+            Err(host::cgroup::KnobError::File(FileError::Write { source, .. }))
+                if source.kind() == std::io::ErrorKind::WouldBlock =>
+            {
+                Ok(())
+            }
+            Ok(Reading::Value(()) | Reading::Gone) => Ok(()),
+            Err(error) => Err(chain(&error)),
+        };
+        match thread::Builder::new().name("reclaim".to_owned()).spawn(reclaim) {
+            Ok(thread) => {
+                self.reclaiming = Some(thread);
+                true
+            }
+            Err(error) => {
+                warn!(%error, "cannot reclaim memory of best-effort pods");
+                false
+            }
+        }
+    }
+
+    fn finish_reclaim(&mut self) {
+        let Some(thread) = self.reclaiming.take_if(|thread| thread.is_finished()) else { return };
+        if let Ok(Err(error)) = thread.join() {
+            warn!(error, "cannot reclaim memory of best-effort pods; it is not tried again");
+            self.cannot_reclaim = true;
+        }
+    }
+
+    /// A new rung is said once.
+    fn tell(&mut self, decision: &Decision) {
+        let rung = (decision.rung != Rung::Calm).then_some(decision.rung);
+        if self.rung == rung {
+            return;
+        }
+        match rung {
+            Some(rung) => warn!(?rung, why = %decision.why, "the online side waits for memory"),
+            None => info!("the online side has memory again"),
+        }
+        self.rung = rung;
+    }
+}
+
+/// Whether this kernel takes memory away on request.
+fn has_reclaim(tree: &Tree, tier: &CgroupPath) -> bool {
+    let file = Knob::MemoryReclaim.file(tree.version());
+    let path = file.and_then(|file| Some(tree.dir(file.controller, tier)?.join(file.name)));
+    path.is_some_and(|path| tree.fs().exists(&path))
+}
+
+/// Best-effort pods with groups of their own.
+fn elastic(sight: &Sight<'_>) -> Vec<Elastic<CgroupPath>> {
+    running(sight)
+        .filter(|pod| pod.view.raw_qos == Some(QosClass::Be) && !pod.asked.is_hands_off)
+        .map(|pod| Elastic { id: CgroupPath::new(&pod.view.cgroup), priority: pod.asked.priority })
+        .collect()
+}
+
+fn running<'s>(sight: &Sight<'s>) -> impl Iterator<Item = &'s NodePod> {
+    let pods = sight.scene.pods.values().map(AsRef::as_ref);
+    pods.filter(|pod| pod.view.phase == PodPhase::Running)
+}
+
+/// The class of the online side, and its largest pods outside of it.
+fn protected(sight: &Sight<'_>) -> Vec<String> {
+    let mut pods: Vec<&NodePod> = running(sight)
+        .filter(|pod| pod.view.kube_qos == KubeClass::Guaranteed)
+        .filter(|pod| pod.view.raw_qos != Some(QosClass::Be))
+        .collect();
+    pods.sort_by_key(|pod| (Reverse(pod.view.requests.memory), pod.view.uid.clone()));
+    let mut groups = vec![sight.layout.class(KubeQos::Burstable).as_str().to_owned()];
+    groups.extend(pods.into_iter().take(MOST_PODS).map(|pod| pod.view.cgroup.clone()));
+    groups
+}
+
+fn freeze(elastic: &[Elastic<CgroupPath>], decision: &Decision) -> Vec<Wish> {
+    let why = format!("memory runs out: {}", decision.why);
+    let wish = |group| Wish {
+        place: Place::new(group, Knob::Frozen),
+        rank: Rank::CRITICAL,
+        bound: Bound::Set(Value::Number(Some(1))),
+        why: why.clone(),
+    };
+    first_to_freeze(elastic).into_iter().map(wish).collect()
+}
+
+fn explain(decision: &Decision, elastic: &[Elastic<CgroupPath>], is_dry: bool) -> Why {
+    let what = match (decision.rung, decision.frozen_until) {
+        (Rung::Calm, _) => "nothing is done".to_owned(),
+        (Rung::Last, None) => "only departures are left".to_owned(),
+        (_, Some(_)) => {
+            format!("{} best-effort pods stand still", first_to_freeze(elastic).len())
+        }
+        (_, None) => "best-effort gives memory back".to_owned(),
+    };
+    let dry = if is_dry { " (dry run)" } else { "" };
+    let note = format!("for {} s", decision.why.lasts.as_secs());
+    Why {
+        about: NODE.to_owned(),
+        resource: Resource::Memory,
+        headline: format!("{what}{dry}: {}", decision.why),
+        bound_by: format!("the emergency ladder, rung {:?} {note}", decision.rung),
+        lines: decision
+            .why
+            .available
+            .map(|available| Line::new(available.0, "available", "less than 2 % is the last rung"))
+            .into_iter()
+            .collect(),
+    }
+}

@@ -1,0 +1,68 @@
+//! The two files that terway's daemon reads.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use super::{NetworkError, bits, tier_of};
+use crate::act::facts::Facts;
+use crate::pods::NodePod;
+
+pub(super) const GLOBAL: &str = "global_bps_config";
+pub(super) const PODS: &str = "pod.json";
+
+/// Where terway looks for a pod's packets; it knows them by their v1 group.
+const NET_CLS: &str = "/sys/fs/cgroup/net_cls";
+
+/// A pod, as terway spells it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Entry {
+    pod_name: String,
+    pod_namespace: String,
+    #[serde(rename = "podUID")]
+    pod_uid: String,
+    prio: u8,
+    cgroup_dir: String,
+    qos_config: Limits,
+}
+
+/// Bytes a second; 0 is none.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Limits {
+    ingress_bandwidth: u64,
+    egress_bandwidth: u64,
+}
+
+/// The directory for files of this kind, below the first of terway's that is there.
+pub(super) fn dir(places: &[PathBuf]) -> Result<PathBuf, NetworkError> {
+    let found = places.iter().find(|place| place.is_dir());
+    let missing = || NetworkError::NoTerway { dir: places.last().cloned().unwrap_or_default() };
+    found.map(|place| place.join("qos")).ok_or_else(missing)
+}
+
+/// All pods of the node.
+pub(super) fn pods(facts: &Facts<'_>) -> String {
+    let pods: BTreeMap<String, Entry> =
+        facts.every_pod().map(|pod| (pod.view.uid.clone(), entry(pod))).collect();
+    // Strings and numbers always have a text.
+    serde_json::to_string(&pods).unwrap_or_default()
+}
+
+fn entry(pod: &NodePod) -> Entry {
+    let own = pod.asked.network_qos.as_ref();
+    let bytes = |limit: Option<units::Quantity>| limit.and_then(bits).unwrap_or_default() / 8;
+    Entry {
+        pod_name: pod.view.name.clone(),
+        pod_namespace: pod.view.namespace.clone(),
+        pod_uid: pod.view.uid.clone(),
+        prio: tier_of(pod).terway(),
+        cgroup_dir: format!("{NET_CLS}/{}", pod.view.cgroup),
+        qos_config: Limits {
+            ingress_bandwidth: bytes(own.and_then(|own| own.ingress_limit)),
+            egress_bandwidth: bytes(own.and_then(|own| own.egress_limit)),
+        },
+    }
+}

@@ -1,0 +1,113 @@
+//! Who waits? Online pods whose tasks stood still for want of CPU, memory or IO.
+//!
+//! A hint, not a proof: somebody interferes, or the pod has too little of its own. Best-effort pods
+//! are left out, for they are there to wait.
+
+use api::qos::{KubeQos, QosClass};
+use host::psi::{Hundredths, Pressure};
+use serde::{Deserialize, Serialize};
+
+use crate::act::Resource;
+use crate::series::{Metrics, Subject};
+use crate::view::{PodView, World};
+
+/// Less than this share of a minute is everyday life.
+const WORTH: Hundredths = Hundredths(100);
+/// Those that are told, the worst ones.
+const MOST: usize = 20;
+
+/// A pod that waited.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wait {
+    /// `namespace/name`.
+    pub pod: String,
+    pub resource: Resource,
+    /// Part of the last minute in which a task of it waited, in hundredths of a percent.
+    pub share: u32,
+}
+
+/// The worst first; `None` where nobody measures it.
+pub fn waits(metrics: &Metrics, world: &World) -> Option<Vec<Wait>> {
+    let mut is_measured = false;
+    let mut waits = Vec::new();
+    for pod in &world.pods {
+        let Some(sample) = metrics.pressure(Subject::Pod(&pod.uid)) else { continue };
+        is_measured = true;
+        if is_best_effort(pod) {
+            continue;
+        }
+        let kinds = [
+            (Resource::Cpu, sample.cpu),
+            (Resource::Memory, sample.memory),
+            (Resource::Io, sample.io),
+        ];
+        for (resource, pressure) in kinds {
+            if let Some(Pressure { some, .. }) = pressure
+                && some.avg60 >= WORTH
+            {
+                let pod = format!("{}/{}", pod.namespace, pod.name);
+                waits.push(Wait { pod, resource, share: some.avg60.0 });
+            }
+        }
+    }
+    waits.sort_by(|a, b| b.share.cmp(&a.share).then_with(|| a.pod.cmp(&b.pod)));
+    waits.truncate(MOST);
+    is_measured.then_some(waits)
+}
+
+fn is_best_effort(pod: &PodView) -> bool {
+    pod.raw_qos == Some(QosClass::Be) || pod.kube_qos == KubeQos::BestEffort
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use host::psi::Stall;
+    use k8s_openapi::api::core::v1::Pod;
+    use serde_json::json;
+
+    use super::*;
+    use crate::pods::read::read;
+    use crate::series::{PressureSample, Store};
+
+    fn pod(name: &str, qos: &str) -> Arc<PodView> {
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": {"namespace": "d", "name": name, "uid": name,
+                "labels": {"koordinator.sh/qosClass": qos}},
+            "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
+        }))
+        .unwrap();
+        read(&pod, &host::cgroup::Layout::one_machine()).unwrap().view
+    }
+
+    #[test]
+    fn online_pods_that_wait_are_told_and_others_are_not() {
+        let metrics = Metrics::new(Store::new(Duration::from_secs(1), 1000));
+        let pods = vec![pod("web", "LS"), pod("calm", "LS"), pod("batch", "BE"), pod("db", "LSR")];
+        let world = World { pods, ..World::default() };
+        assert_eq!(waits(&metrics, &world), None, "nobody measures");
+        let pressure = |avg60: u32| {
+            let some = Stall { avg60: Hundredths(avg60), ..Stall::default() };
+            Some(Pressure { some, full: None })
+        };
+        let at = Duration::ZERO;
+        for (name, cpu, memory) in
+            [("web", 1_234, 0), ("calm", 99, 0), ("batch", 9_000, 0), ("db", 100, 2_000)]
+        {
+            let (cpu, memory) = (pressure(cpu), pressure(memory));
+            let sample = PressureSample { at, cpu, memory, io: None };
+            metrics.lock().set_pressure(Subject::Pod(name), sample);
+        }
+        let found = waits(&metrics, &world).unwrap();
+        let found: Vec<_> =
+            found.iter().map(|wait| (wait.pod.as_str(), wait.resource, wait.share)).collect();
+        let want = [
+            ("d/db", Resource::Memory, 2_000),
+            ("d/web", Resource::Cpu, 1_234),
+            ("d/db", Resource::Cpu, 100),
+        ];
+        assert_eq!(found, want);
+    }
+}
