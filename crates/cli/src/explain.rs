@@ -29,7 +29,7 @@ use overcommit::{Inputs, Strategies};
 use serde::Serialize;
 
 use self::answer::Answer;
-use self::decisions::Where;
+pub(crate) use self::decisions::Where;
 use crate::object::Cluster;
 use crate::{Outcome, output};
 

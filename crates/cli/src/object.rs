@@ -46,6 +46,10 @@ pub(crate) fn run(
 }
 
 impl Cluster {
+    pub(crate) fn state_dir(&self) -> &StateDir {
+        &self.state_dir
+    }
+
     /// Where `tidepool up` keeps its files, if its cluster is the one that is meant: by default, or
     /// because its kubeconfig is the one that is named.
     pub(crate) fn own(&self) -> anyhow::Result<Option<PathBuf>> {
@@ -134,7 +138,7 @@ impl Session {
 }
 
 /// What the server said, without what the client thinks of it.
-fn in_words(error: kube::Error) -> anyhow::Error {
+pub(crate) fn in_words(error: kube::Error) -> anyhow::Error {
     match error {
         kube::Error::Api(status) => anyhow::anyhow!("{}", status.message),
         other => other.into(),

@@ -1,4 +1,7 @@
-//! `tidepool off` and `tidepool on`: take this machine's hands off the kernel, and put them back.
+//! `tidepool off` and `tidepool on`: take this machine's hands off the kernel, and put them back. With
+//! `--cluster`, those of all machines.
+
+mod cluster;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,8 +12,9 @@ use clap::Args;
 use host::cgroup::Tree;
 use host::fs::{HostFs, Mounts, RealFs};
 
-use crate::state::{self, StateDir};
-use crate::{Outcome, output};
+use self::cluster::Wanted;
+use crate::object::{self, Cluster};
+use crate::{Outcome, output, state};
 
 /// Where `tidepool agent` keeps its ledger.
 const AGENT_DIR: &str = "/var/lib/tidepool/agent";
@@ -18,7 +22,10 @@ const AGENT_DIR: &str = "/var/lib/tidepool/agent";
 #[derive(Debug, Args)]
 struct Place {
     #[command(flatten)]
-    state_dir: StateDir,
+    cluster: Cluster,
+    /// All nodes of the cluster instead of this machine
+    #[arg(long = "cluster", conflicts_with = "agent_dir")]
+    is_everywhere: bool,
     /// Directory of a `tidepool agent` [default: that of `tidepool up` where there is one, else
     /// /var/lib/tidepool/agent]
     #[arg(long, value_name = "DIR", conflicts_with = "state_dir")]
@@ -31,17 +38,21 @@ impl Place {
         if let Some(dir) = &self.agent_dir {
             return Ok(dir.clone());
         }
-        let of_up = state::agent(&self.state_dir.resolve()?);
+        let state_dir = self.cluster.state_dir();
+        let of_up = state::agent(&state_dir.resolve()?);
         let is_elsewhere = !of_up.exists() && std::path::Path::new(AGENT_DIR).exists();
-        Ok(if is_elsewhere && !self.state_dir.is_named() { AGENT_DIR.into() } else { of_up })
+        Ok(if is_elsewhere && !state_dir.is_named() { AGENT_DIR.into() } else { of_up })
     }
 }
 
-/// Take back everything that was changed on this machine
+/// Take back everything that was changed on this machine, or on all of the cluster
 ///
 /// Every kernel file gets the value that was found in it, within seconds, and every file is read to
 /// be sure. Works with and without a running agent, and without an API server. The agent goes on
 /// measuring and reporting, and changes nothing until `tidepool on`.
+///
+/// With --cluster every Node that there is now is annotated with tidepool.io/switch: off, which its
+/// agent obeys; a machine that was turned off by hand stays off after `tidepool on --cluster`.
 #[derive(Debug, Args)]
 #[command(after_help = OFF_EXAMPLES)]
 pub(crate) struct OffArguments {
@@ -61,9 +72,9 @@ pub(crate) struct OffArguments {
 const OFF_EXAMPLES: &str = "\
 Examples:
   tidepool off --reason 'latency incident'
-  tidepool off --dry-run";
+  tidepool off --cluster --dry-run";
 
-/// Let the agent of this machine act again
+/// Let the agent of this machine act again, or all of the cluster
 ///
 /// Takes up where `tidepool off` left, within a second of a running agent.
 #[derive(Debug, Args)]
@@ -79,10 +90,15 @@ pub(crate) struct OnArguments {
 const ON_EXAMPLES: &str = "\
 Examples:
   tidepool on
-  tidepool on --agent-dir /var/lib/tidepool/agent";
+  tidepool on --cluster";
 
 impl OffArguments {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
+        if self.place.is_everywhere {
+            let wanted = Wanted::Off { reason: self.reason };
+            let turn = cluster::turn(&self.place.cluster, wanted, self.json, self.dry_run);
+            return object::run(turn);
+        }
         let dir = self.place.resolve()?;
         if self.dry_run {
             let held = agent::act::switch::held_places(&dir);
@@ -105,6 +121,10 @@ impl OffArguments {
 
 impl OnArguments {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
+        if self.place.is_everywhere {
+            let turn = cluster::turn(&self.place.cluster, Wanted::On, false, self.dry_run);
+            return object::run(turn);
+        }
         let dir = self.place.resolve()?;
         if self.dry_run {
             output::print(&format!("would turn on acting in {}\n", dir.display()))?;

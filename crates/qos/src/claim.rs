@@ -252,9 +252,17 @@ mod tests {
         }
     }
 
+    fn some_cpus() -> impl Strategy<Value = Value> {
+        let cpus = proptest::collection::vec(0..6u16, 0..6);
+        cpus.prop_map(|cpus| Value::Cpus(cpus.into_iter().collect()))
+    }
+
+    fn some_value() -> impl Strategy<Value = Value> {
+        prop_oneof![proptest::option::of(0..6i64).prop_map(Value::Number), some_cpus()]
+    }
+
     fn some_claim() -> impl Strategy<Value = Claim> {
-        let value = proptest::option::of(0..6i64).prop_map(Value::Number);
-        let bound = (0..3, value).prop_map(|(kind, value)| match kind {
+        let bound = (0..3, some_value()).prop_map(|(kind, value)| match kind {
             0 => Bound::Set(value),
             1 => Bound::Min(value),
             _ => Bound::Max(value),
@@ -270,10 +278,10 @@ mod tests {
     proptest! {
         #[test]
         fn arrival_order_does_not_matter(
+            found in some_value(),
             (claims, shuffled) in proptest::collection::vec(some_claim(), 0..8)
                 .prop_flat_map(|claims| (Just(claims.clone()), Just(claims).prop_shuffle())),
         ) {
-            let found = Value::Number(Some(3));
             prop_assert_eq!(resolve(&found, &claims), resolve(&found, &shuffled));
         }
     }

@@ -28,6 +28,16 @@ pub struct Identities {
     pub be: Option<i64>,
 }
 
+impl Identities {
+    /// What was configured, but best-effort never before the online side. A class that is off has
+    /// identity 0.
+    #[must_use]
+    pub fn in_order(self) -> Self {
+        let online = self.lsr.unwrap_or_default().min(self.ls.unwrap_or_default());
+        Self { be: self.be.map(|be| be.min(online)), ..self }
+    }
+}
+
 /// A pod's own wish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wish {
@@ -146,6 +156,8 @@ pub fn means(kernel: Kernel, choice: Choice, measured: Option<Mode>) -> Means {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const ON: Identities = Identities { lsr: Some(2), ls: Some(2), be: Some(-1) };
@@ -201,6 +213,51 @@ mod tests {
         assert_eq!(Choice::parse("auto"), Some(Choice::Auto));
         for word in ["R", "X", "p", ""] {
             assert_eq!(Choice::parse(word), None, "{word:?}");
+        }
+    }
+
+    #[test]
+    fn best_effort_is_put_behind_and_nobody_else_moves() {
+        let configured = |lsr, ls, be| Identities { lsr, ls, be };
+        let cases = [
+            ("as it should be", ON, ON),
+            (
+                "as far as the online side",
+                configured(Some(2), Some(2), Some(2)),
+                configured(Some(2), Some(2), Some(2)),
+            ),
+            (
+                "before it",
+                configured(Some(1), Some(0), Some(2)),
+                configured(Some(1), Some(0), Some(0)),
+            ),
+            (
+                "before a class that is off",
+                configured(Some(2), None, Some(1)),
+                configured(Some(2), None, Some(0)),
+            ),
+            ("off", configured(Some(-1), None, None), configured(Some(-1), None, None)),
+        ];
+        for (name, configured, want) in cases {
+            assert_eq!(configured.in_order(), want, "{name}");
+        }
+    }
+
+    proptest! {
+        /// Whatever is configured. An online pod goes behind best-effort only by its own wish.
+        #[test]
+        fn best_effort_never_goes_before_the_online_side(
+            lsr in proptest::option::of(RANGE), ls in proptest::option::of(RANGE),
+            be in proptest::option::of(RANGE),
+        ) {
+            let identities = Identities { lsr, ls, be }.in_order();
+            let of = |owner| identity(owner, &identities, Wish::None);
+            let online = [Owner::Lse, Owner::Lsr, Owner::Ls, Owner::Guaranteed, Owner::Burstable];
+            for owner in online.into_iter().filter(|_| be.is_some()) {
+                for below in [Owner::Be, Owner::BestEffort] {
+                    prop_assert!(of(below) <= of(owner), "{:?} before {:?}: {:?}", below, owner, identities);
+                }
+            }
         }
     }
 }

@@ -8,4 +8,5 @@ mod off;
 mod others;
 mod rig;
 mod wake;
+mod weights;
 mod wishes;

@@ -28,8 +28,8 @@ const PORT: u16 = 9316;
 const SHOWN: usize = 8;
 
 /// Where the agent answers.
-#[derive(Debug, Args)]
-pub(super) struct Where {
+#[derive(Debug, Default, Args)]
+pub(crate) struct Where {
     /// Address of the node's agent [default: that of `tidepool up`, then through the API server]
     #[arg(long, value_name = "HOST:PORT")]
     agent: Option<String>,
@@ -66,7 +66,7 @@ impl Shown {
 
 impl Where {
     /// All decisions of the node's agent.
-    async fn ask(&self, cluster: &Cluster, node: &str) -> anyhow::Result<Page> {
+    pub(crate) async fn ask(&self, cluster: &Cluster, node: &str) -> anyhow::Result<Page> {
         let address = match &self.agent {
             Some(address) => Some(address.clone()),
             None => {

@@ -1,7 +1,8 @@
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use host::cgroup::{CgroupPath, Knob};
 use host::fs::{Entry as DirEntry, FakeFs, HostFs, Source};
@@ -10,13 +11,15 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A kernel that counts what is asked of it, and dies when told to.
+/// A kernel that counts what is asked of it, and refuses or kills when told to.
 #[derive(Debug)]
 struct Kernel {
     fake: FakeFs,
     reads: AtomicUsize,
     /// How many more writes it takes.
     writes_left: AtomicUsize,
+    /// Kills whoever writes more.
+    is_deadly: AtomicBool,
 }
 
 impl HostFs for Kernel {
@@ -28,6 +31,9 @@ impl HostFs for Kernel {
     fn write(&self, path: &Path, value: &str) -> io::Result<()> {
         let left = self.writes_left.load(Ordering::Relaxed);
         if left == 0 {
+            if self.is_deadly.load(Ordering::Relaxed) {
+                resume_unwind(Box::new("killed"));
+            }
             return Err(io::ErrorKind::Interrupted.into());
         }
         self.writes_left.store(left - 1, Ordering::Relaxed);
@@ -127,6 +133,7 @@ fn begin(fake: &FakeFs, dir: &TempDir) -> (Arc<Kernel>, Arbiter) {
         fake: fake.clone(),
         reads: AtomicUsize::new(0),
         writes_left: AtomicUsize::new(usize::MAX),
+        is_deadly: AtomicBool::new(false),
     });
     let tree = Tree::find(Arc::clone(&kernel) as Arc<dyn HostFs>).unwrap();
     let ledger = Ledger::open(&dir.path().join("ledger")).unwrap();
@@ -265,8 +272,10 @@ fn an_unknown_kind_of_value_is_refused_and_harms_nobody() {
 enum Step {
     Post(&'static str, Vec<Wish>),
     Settle,
-    /// The kernel takes this many more writes, then the process dies.
+    /// The kernel takes this many more writes, then refuses, and the process dies later.
     Die(usize),
+    /// The process dies right before the next write after this many, or when there are none.
+    Killed(usize),
 }
 
 fn some_wish() -> impl Strategy<Value = Wish> {
@@ -297,6 +306,7 @@ fn some_step() -> impl Strategy<Value = Step> {
             .prop_map(|(owner, wishes)| Step::Post(owner, wishes)),
         3 => Just(Step::Settle),
         1 => (0..4usize).prop_map(Step::Die),
+        2 => (0..6usize).prop_map(Step::Killed),
     ]
 }
 
@@ -315,6 +325,13 @@ proptest! {
                 Step::Die(writes) => {
                     rig.kernel.writes_left.store(writes, Ordering::Relaxed);
                     rig.settle();
+                    rig.restart();
+                }
+                Step::Killed(writes) => {
+                    rig.kernel.writes_left.store(writes, Ordering::Relaxed);
+                    rig.kernel.is_deadly.store(true, Ordering::Relaxed);
+                    // Nothing of the old process is used after this, so nothing half-done is seen.
+                    let _ = catch_unwind(AssertUnwindSafe(|| rig.settle()));
                     rig.restart();
                 }
             }

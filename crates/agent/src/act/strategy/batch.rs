@@ -1,6 +1,9 @@
 //! Kernel limits of batch resources.
 //!
 //! The kubelet knows nothing of batch resources, so pods that have only those get no limits from it.
+//!
+//! Weights are for the tier, in which batch pods compete with each other. A batch pod elsewhere keeps
+//! the weight that the kubelet gave it: there it would be measured against online pods.
 
 use api::qos::QosClass;
 use host::cgroup::{CgroupPath, Knob};
@@ -18,17 +21,23 @@ pub fn decide(facts: &Facts<'_>) -> Decision {
         normalization: facts.scene.node.as_ref().and_then(|node| node.normalization),
         is_quota_on_tier: suppress::is_by_quota(facts),
     };
+    let tier = format!("{}/", facts.tier().as_str());
     let mut decision = Decision::default();
     for pod in facts.pods().filter(|pod| is_batch(pod)) {
         let containers: Vec<Container> = pod.asked.containers.iter().map(asked).collect();
         let limits = pod_limits(&containers, node);
         let group = CgroupPath::new(&pod.view.cgroup);
         decision.wishes.extend(wishes(&group, &limits));
+        if group.as_str().starts_with(&tier) {
+            decision.wishes.push(weight(&group, &limits));
+        }
         if !pod.asked.is_virtual_machine {
             for (container, asked) in pod.asked.containers.iter().zip(&containers) {
                 let Some(group) = container.cgroup.as_deref() else { continue };
                 let limits = container_limits(asked, node);
-                decision.wishes.extend(wishes(&CgroupPath::new(group), &limits));
+                let group = CgroupPath::new(group);
+                decision.wishes.extend(wishes(&group, &limits));
+                decision.wishes.push(weight(&group, &limits));
             }
         }
         decision.whys.extend(explain(pod, &limits));
@@ -50,14 +59,18 @@ fn asked(container: &ContainerAsked) -> Container {
     }
 }
 
-fn wishes(group: &CgroupPath, limits: &Limits) -> [Wish; 3] {
-    let why = "what its batch resources are worth";
+const WHY: &str = "what its batch resources are worth";
+
+fn wishes(group: &CgroupPath, limits: &Limits) -> [Wish; 2] {
     let memory = Value::Number(limits.memory.map(|memory| memory.0));
     [
-        set(group, Knob::CpuShares, Rank::POD, number(limits.shares), why),
-        set(group, Knob::CfsQuota, Rank::POD, quota(limits.quota), why),
-        set(group, Knob::MemoryLimit, Rank::POD, memory, why),
+        set(group, Knob::CfsQuota, Rank::POD, quota(limits.quota), WHY),
+        set(group, Knob::MemoryLimit, Rank::POD, memory, WHY),
     ]
+}
+
+fn weight(group: &CgroupPath, limits: &Limits) -> Wish {
+    set(group, Knob::CpuShares, Rank::POD, number(limits.shares), WHY)
 }
 
 fn explain(pod: &NodePod, limits: &Limits) -> [Why; 2] {

@@ -110,6 +110,7 @@ fn identities(facts: &Facts<'_>) -> Identities {
         ls: configured(strategy.ls_class.as_ref()),
         be: configured(strategy.be_class.as_ref()),
     }
+    .in_order()
 }
 
 fn configured(class: Option<&ResourceQos>) -> Option<i64> {

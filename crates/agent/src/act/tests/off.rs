@@ -1,5 +1,7 @@
 //! Off, and what is left behind.
 
+use std::sync::atomic::Ordering;
+
 use host::cgroup::{Knob, Setting, Version};
 use proptest::prelude::*;
 use serde_json::json;
@@ -153,6 +155,27 @@ fn happen(rig: &mut Rig, event: &Event) {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Whatever happened before: once nothing changes any more, nothing is written any more.
+    #[test]
+    fn a_node_on_which_nothing_happens_is_left_alone(
+        is_v1: bool, events in proptest::collection::vec(event(), 1..12),
+    ) {
+        let mut rig = busy(if is_v1 { Version::V1 } else { Version::V2 });
+        for event in &events {
+            happen(&mut rig, event);
+            rig.tick();
+        }
+        // Longer than everything that grows slowly, or is looked at again later, takes.
+        for _ in 0..90 {
+            rig.tick();
+        }
+        let writes = rig.kernel.writes.load(Ordering::Relaxed);
+        for _ in 0..90 {
+            rig.tick();
+        }
+        prop_assert_eq!(rig.kernel.writes.load(Ordering::Relaxed), writes);
+    }
 
     /// Whatever happened, the kernel refused nothing, best-effort never ran on LSE's CPUs, and in the
     /// end everything is as it would have been without us.

@@ -134,13 +134,21 @@ pub(super) struct Rig {
 pub(super) struct Pod {
     pub(super) name: &'static str,
     pub(super) qos: &'static str,
+    /// What Kubernetes makes of it; the usual one of its class when empty.
+    pub(super) kube: &'static str,
     pub(super) cpus: &'static str,
     pub(super) resources: Value,
     pub(super) annotations: Value,
 }
 
-pub(super) const POD: Pod =
-    Pod { name: "pod", qos: "LS", cpus: "", resources: Value::Null, annotations: Value::Null };
+pub(super) const POD: Pod = Pod {
+    name: "pod",
+    qos: "LS",
+    kube: "",
+    cpus: "",
+    resources: Value::Null,
+    annotations: Value::Null,
+};
 
 pub(super) fn suppressing(policy: &str) -> Value {
     json!({ "resourceUsedThresholdWithBE": { "enable": true, "cpuSuppressPolicy": policy } })
@@ -257,6 +265,7 @@ impl Rig {
         priority: Option<i32>,
     ) -> CgroupPath {
         let class = match pod.qos {
+            _ if !pod.kube.is_empty() => pod.kube,
             "LSE" | "LSR" => "Guaranteed",
             "BE" => "BestEffort",
             _ => "Burstable",
