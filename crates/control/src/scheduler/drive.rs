@@ -86,6 +86,8 @@ enum Done {
     },
     Preempted {
         uid: Arc<str>,
+        /// Victims whose deletion was taken.
+        leaving: Vec<Arc<str>>,
         is_done: bool,
         took: Duration,
     },
@@ -437,10 +439,11 @@ impl Driver {
         let (hands, notes, clock) =
             (self.parts.hands.clone(), self.parts.notes.clone(), self.parts.clock.clone());
         self.work.spawn(async move {
-            let (start, mut is_done) = (Instant::now(), true);
+            let (start, mut is_done, mut leaving) = (Instant::now(), true, Vec::new());
             for victim in victims.iter().filter(|victim| !victim.is_terminating) {
                 if hands.evict(victim, &scheduler_name, clock.now()).await {
                     info!(pod = victim.pod.name, node, preemptor = pod.name, "preempted a pod");
+                    leaving.push(victim.pod.uid.clone());
                     notes.send(Note {
                         about: victim.pod.clone(),
                         source: scheduler_name.clone(),
@@ -453,7 +456,7 @@ impl Driver {
                     is_done = false;
                 }
             }
-            Done::Preempted { uid: pod.uid, is_done, took: start.elapsed() }
+            Done::Preempted { uid: pod.uid, leaving, is_done, took: start.elapsed() }
         });
     }
 
@@ -515,8 +518,11 @@ impl Driver {
                     self.tell(pod, status);
                 }
             }
-            Done::Preempted { uid, is_done, took } => {
+            Done::Preempted { uid, leaving, is_done, took } => {
                 self.parts.instruments.preempted(is_done, took);
+                for victim in leaving {
+                    self.parts.engine.leaving(&victim, now);
+                }
                 self.parts.engine.preempted(&uid, now);
             }
             Done::Judged { uid, answer } => {

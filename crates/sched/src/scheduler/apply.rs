@@ -261,9 +261,28 @@ impl Scheduler {
             found.class = Arc::clone(class);
             found.phase = phase;
             found.started = facts.started;
-            found.is_terminating = facts.is_terminating;
+            // Nobody comes back; a copy from before the deletion may still arrive.
+            found.is_terminating |= facts.is_terminating;
             found.is_preempted = facts.is_preempted;
         }
+    }
+
+    /// The API server took our deletion of this pod. Its next copy says so, too, but until that
+    /// arrives nobody must choose it as a victim once more.
+    pub fn leaving(&mut self, uid: &str, now: Time) {
+        let Some(pod) = self.snapshot.pods.find(uid) else { return };
+        let Some(found) = self.snapshot.pods.get(pod).filter(|pod| !pod.is_terminating) else {
+            return;
+        };
+        let class = Arc::clone(&found.class);
+        let node = found.node.and_then(|at| self.snapshot.node(at)).map(|node| node.name);
+        let Some(node) = node else { return };
+        self.snapshot.detach(pod);
+        if let Some(found) = self.snapshot.pods.get_mut(pod) {
+            found.is_terminating = true;
+        }
+        self.snapshot.attach(pod, node);
+        self.pod_event(Actions::POD_TERMINATING, Some(Arc::clone(&class)), Some(class), now);
     }
 
     fn delete_pod(&mut self, key: &Key, now: Time) {

@@ -253,6 +253,31 @@ fn room_that_was_made_is_kept() {
     assert_eq!(cluster.0.check(), Vec::<String>::new());
 }
 
+/// The watch may be late: who was told to go is not told again.
+#[test]
+fn a_victim_that_was_told_is_not_chosen_again() {
+    let victim = there("a1", "a", 5, "2", 0);
+    let mut cluster = Cluster::new(vec![small("a")], vec![victim.clone()]);
+    assert_eq!(rejected(cluster.attempt(wants(10, "2"))).victims.len(), 1);
+    cluster.0.leaving("a1", later(1));
+    cluster.0.preempted("p", later(1));
+    // A copy from before the deletion.
+    cluster.0.apply(Change::Pod(Update::Upsert(victim.into())), later(2));
+    cluster.0.apply(Change::Node(Update::Upsert(small("b").into())), later(2));
+    let mut big = wants(10, "2");
+    big.metadata.name = Some("other".to_owned());
+    big.metadata.uid = Some("other".to_owned());
+    cluster.add(big);
+    cluster.0.tick(later(30));
+    while let Some(attempt) = cluster.0.next(later(30)) {
+        if let Outcome::Reject(reject) = attempt.outcome {
+            let told = reject.victims.iter().filter(|victim| !victim.is_terminating).count();
+            assert_eq!(told, 0, "{:?}", reject.victims);
+        }
+    }
+    assert_eq!(cluster.0.check(), Vec::<String>::new());
+}
+
 #[test]
 fn less_important_pods_do_not_take_promised_room() {
     let mut cluster = Cluster::new(vec![small("a")], vec![there("a1", "a", 5, "2", 0)]);
