@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use api::kind::ClusterColocationProfile;
 use api::protocol::name::{NAMESPACE, config_map};
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Node, Pod};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
@@ -214,8 +214,18 @@ impl Cluster {
         }
     }
 
-    /// What the cluster complains about.
+    /// What the cluster complains about. A machine that is short of something takes no pods, and an
+    /// event about a pod does not say of what.
     async fn last_warning(&self) -> String {
+        let nodes = Api::<Node>::all(self.client.clone()).list(&ListParams::default()).await;
+        let nodes = nodes.map(|nodes| nodes.items).unwrap_or_default();
+        let conditions = nodes.into_iter().filter_map(|node| node.status?.conditions).flatten();
+        let mut short = conditions
+            .filter(|one| one.type_.ends_with("Pressure") && one.status == "True")
+            .filter_map(|one| one.message);
+        if let Some(shortage) = short.next() {
+            return format!("{shortage}; make room and try again");
+        }
         let events: Api<Event> = Api::default_namespaced(self.client.clone());
         let events = events.list(&ListParams::default().fields("type=Warning")).await;
         let last = events.ok().and_then(|events| events.items.into_iter().next_back());
