@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use std::fs;
+use std::future::ready;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -57,14 +58,17 @@ fn three_phases_are_measured_and_nothing_is_left() {
 
 /// A demo that is in the middle of its first phase.
 async fn playing() -> Child {
-    let child = demo(&["--seconds", "60", "--json"]).stdout(Stdio::null()).spawn().unwrap();
-    let client = format!("tidepool-demo-client-{}", child.id());
-    until("the load runs", async || {
-        let runs = groups(child.id()).iter().any(|group| {
+    let mut child = demo(&["--seconds", "60", "--json"]).stdout(Stdio::null()).spawn().unwrap();
+    let pid = child.id();
+    let client = format!("tidepool-demo-client-{pid}");
+    until("the load runs", || {
+        let ended = child.try_wait().unwrap();
+        assert!(ended.is_none(), "the demo gave up: {ended:?}");
+        let runs = groups(pid).iter().any(|group| {
             let procs = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
             group.ends_with(&client) && !procs.is_empty()
         });
-        runs.then_some(())
+        ready(runs.then_some(()))
     })
     .await;
     child
