@@ -72,13 +72,18 @@ pub async fn follow(
         policy: MetricPolicy::default(),
         measured: None,
     };
-    let mut is_listed = pods.has_changed().unwrap_or_default();
+    let mut is_listed = false;
     loop {
         let is_answered = !matches!(*seen_slo.borrow(), Seen::Waiting);
         let expiry = settings.take_slo(&seen_slo.borrow_and_update(), Instant::now());
         settings.take_policy(&node_metric.borrow_and_update());
         let seen_node = node.borrow_and_update().present().cloned();
-        let known_pods = pods.borrow_and_update().clone();
+        let known_pods = {
+            // Asked together: a list that comes in between would be taken and never noticed.
+            let listed = pods.borrow_and_update();
+            is_listed |= listed.has_changed();
+            listed.clone()
+        };
         let next = World {
             node: seen_node.as_deref().map(node_view),
             pods: known_pods.values().map(|pod| pod.view.clone()).collect(),
