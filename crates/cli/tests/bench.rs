@@ -79,6 +79,8 @@ fn pods_are_bound_through_the_api_beside_a_binder_that_decides_nothing() {
         .args(["bench", "scheduler", "--nodes", "20", "--pods", "60", "--through-api", "--json"])
         .output()
         .expect("the binary was built with this test");
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{errors}");
     let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
     for key in ["pods_per_s", "null_pods_per_s", "ratio"] {
         assert!(is_positive(&report["through_api"], key), "{key} in {report}");

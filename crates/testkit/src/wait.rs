@@ -4,7 +4,7 @@
 //! broken, so it is long: a busy machine must not fail a test.
 
 use std::fmt::Debug;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kube::Api;
 use serde::de::DeserializeOwned;
@@ -32,6 +32,22 @@ where
         }
     };
     timeout(LIMIT, waiting).await.unwrap_or_else(|_| panic!("never: {what}"))
+}
+
+/// [`until`] for tests without a runtime.
+///
+/// # Panics
+///
+/// When there is no answer within [`LIMIT`].
+pub fn until_blocking<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(answer) = look() {
+            return answer;
+        }
+        assert!(start.elapsed() < LIMIT, "never: {what}");
+        std::thread::sleep(LOOK_AGAIN);
+    }
 }
 
 /// Waits until an object is as it should be, and returns it.

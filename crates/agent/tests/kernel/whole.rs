@@ -7,15 +7,13 @@
 //! ```
 
 use std::fs;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use agent::act::switch::{Off, turn_off, turn_on};
 use host::Reading;
 use host::cgroup::{CgroupPath, Knob, KubeQos};
 use host::topology::Topology;
 use serde_json::json;
-use testkit::wait::LIMIT;
+use testkit::wait::until_blocking as until;
 use units::CpuSet;
 
 use crate::acting::snapshot;
@@ -29,18 +27,6 @@ const TEST: &str =
 
 const PODS: [(&str, &str, &str); 4] =
     [("lse", "LSE", "0-1"), ("lsr", "LSR", "2-3"), ("ls", "LS", ""), ("be", "BE", "")];
-
-/// Looks until there is an answer.
-fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let start = Instant::now();
-    loop {
-        if let Some(answer) = look() {
-            return answer;
-        }
-        assert!(start.elapsed() < LIMIT, "never: {what}");
-        thread::sleep(Duration::from_millis(200));
-    }
-}
 
 fn set(text: &str) -> CpuSet {
     text.parse().unwrap()

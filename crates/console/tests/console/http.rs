@@ -1,6 +1,6 @@
 //! The console over a cluster in this process: an API server with a token, and real connections.
 
-use std::time::Duration;
+use std::future::ready;
 
 use api::kind::{NodeMetric, NodeResourceTopology};
 use apiserver::http::{ApiServer, Options, listen};
@@ -18,6 +18,7 @@ use kube::api::PostParams;
 use kube::{Api, Client, Config};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use testkit::wait::until;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
@@ -92,12 +93,7 @@ impl Rig {
 
     /// Waits for a condition.
     async fn until(&self, is_true: impl Fn(&Feed) -> bool) {
-        let waiting = async {
-            while !is_true(&self.feed) {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(30), waiting).await.expect("it comes true");
+        until("it comes true", || ready(is_true(&self.feed).then_some(()))).await;
     }
 
     async fn get(&self, path: &str) -> (StatusCode, Value) {

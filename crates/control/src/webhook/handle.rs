@@ -287,8 +287,8 @@ impl Handlers {
         let api: Api<ElasticQuota> = Api::namespaced(self.client.0.clone(), &namespace);
         let mut latest = target.clone();
         let mut paused = Duration::ZERO;
-        let _turn = self.charging.lock().await;
         for _ in 0..=self.rules.charge_retries {
+            let turn = self.charging.lock().await;
             let Some(used) = charge::charge(&pod, &latest, gates)? else { return Ok(()) };
             if request.is_dry_run() {
                 return Ok(());
@@ -300,6 +300,7 @@ impl Handlers {
             match api.patch(&name, &PatchParams::default(), &Patch::Merge(&patch)).await {
                 Ok(_) => return Ok(()),
                 Err(kube::Error::Api(status)) if status.code == 409 => {
+                    drop(turn);
                     let chance = std::hash::RandomState::new().hash_one(&name);
                     let pause = self.rules.pause(paused, chance);
                     paused += pause;

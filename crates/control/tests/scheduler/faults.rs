@@ -1,7 +1,6 @@
 //! The server refuses, fails or falls silent, and the scheduler may die at any time.
 
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use crate::rig::{Fault, Rig, is_bound, rig};
 
@@ -74,9 +73,7 @@ async fn a_pod_that_is_replaced_while_it_is_bound_is_placed_anew() {
     rig.add_pod("web", "3").await;
     rig.wire.fail([Fault::Silent]);
     let scheduler = rig.schedule().await;
-    while !rig.wire.is_spent() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    rig.until("asked", |_| rig.wire.is_spent()).await;
     rig.delete("web").await;
     let second = rig.add_pod("web", "3").await;
     let pod = rig.until_pod("web", "bound", is_bound).await;

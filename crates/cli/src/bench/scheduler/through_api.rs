@@ -9,6 +9,7 @@
 //! other follows the pods, too, as everybody has to who wants to hear of new ones: what is left
 //! between it and the scheduler is deciding and telling.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -112,7 +113,7 @@ where
     let client = Client::new(router(server), "default");
     fill(&client, nodes, pods).await?;
     let stop = CancellationToken::new();
-    let watching = tokio::spawn(watch(client.clone(), pods));
+    let watching = tokio::spawn(watch(client.clone(), pods).await?);
     let binding = tokio::spawn(bind(client.clone(), stop.clone()));
     let result = tokio::time::timeout(LIMIT, watching).await.context("binding took too long")?;
     let bound = Instant::now();
@@ -171,35 +172,42 @@ async fn fill(client: &Client, nodes: u32, pods: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The time from the first bound pod to the last.
-async fn watch(client: Client, pods: u32) -> anyhow::Result<Duration> {
+/// Begins to look; what it gives ends with the time from the first bound pod to the last.
+///
+/// Nobody may bind before this has returned.
+async fn watch(
+    client: Client,
+    pods: u32,
+) -> anyhow::Result<impl Future<Output = anyhow::Result<Duration>>> {
     let api: Api<Pod> = Api::namespaced(client, "default");
     let list = api.list(&ListParams::default()).await?;
     let is_bound = |pod: &Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
-    let mut left: std::collections::HashSet<String> = list
+    let mut left: HashSet<String> = list
         .items
         .iter()
         .filter(|pod| !is_bound(pod))
         .filter_map(|pod| pod.metadata.name.clone())
         .collect();
     if left.len() < usize::try_from(pods)? {
-        bail!("pods were bound before anybody looked");
+        bail!("{} of {pods} pods wait for a node", left.len());
     }
     let version = list.metadata.resource_version.context("a list has a version")?;
     let mut events = api.watch(&WatchParams::default().timeout(290), &version).await?.boxed();
-    let mut first = None;
-    while let Some(event) = events.try_next().await? {
-        if let WatchEvent::Modified(pod) = event
-            && is_bound(&pod)
-        {
-            let first = *first.get_or_insert_with(Instant::now);
-            left.remove(&pod.metadata.name.unwrap_or_default());
-            if left.is_empty() {
-                return Ok(first.elapsed());
+    Ok(async move {
+        let mut first = None;
+        while let Some(event) = events.try_next().await? {
+            if let WatchEvent::Modified(pod) = event
+                && is_bound(&pod)
+            {
+                let first = *first.get_or_insert_with(Instant::now);
+                left.remove(&pod.metadata.name.unwrap_or_default());
+                if left.is_empty() {
+                    return Ok(first.elapsed());
+                }
             }
         }
-    }
-    bail!("the watch ended with {} pods waiting", left.len())
+        bail!("the watch ended with {} pods waiting", left.len())
+    })
 }
 
 /// Hears of every change of a pod, and does nothing with it.
