@@ -202,6 +202,7 @@ fn fill(repository: &Repository, folder: &Path, parts: Parts) -> Result<()> {
     let links = folder.join("programs");
     fs::create_dir_all(links.join("cni"))
         .with_context(|| format!("cannot make {}", links.display()))?;
+    keeper::claim(folder)?;
     for (name, path) in &programs {
         symlink(path, links.join(name)).with_context(|| format!("cannot link {name}"))?;
     }
@@ -219,7 +220,12 @@ fn keep(folder: &Path, parts: Parts, detached: bool) -> Result<Child> {
     let mut command = Command::new(env::current_exe().context("where am I?")?);
     command.args(["kube", "keep", "--parts", parts.name()]).arg(folder).process_group(0);
     match detached {
-        true => command.arg("--detached").stdin(Stdio::null()),
+        // Whoever reads our output is not to wait for the end of the cluster.
+        true => command
+            .arg("--detached")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null()),
         false => command.stdin(Stdio::piped()),
     };
     command.spawn().context("cannot start the keeper")
