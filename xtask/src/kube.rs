@@ -26,7 +26,7 @@
 mod cgroups;
 mod component;
 mod credentials;
-mod image;
+pub(crate) mod image;
 mod keeper;
 pub(crate) mod programs;
 pub(crate) mod suite;
