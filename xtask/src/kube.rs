@@ -34,7 +34,9 @@ mod versions;
 mod world;
 
 use std::{
-    env, fs,
+    env,
+    ffi::OsStr,
+    fs,
     os::unix::{fs::symlink, process::CommandExt},
     path::{Path, PathBuf},
     process::{self, Child, Command, Stdio},
@@ -180,7 +182,7 @@ impl Rig {
     }
 
     /// A leashed command that runs inside.
-    pub(crate) fn command(&self, program: &str) -> Result<Command> {
+    pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Result<Command> {
         let mut command = child::leashed("nsenter");
         enter(&mut command, &self.folder, &self.directory, program)?;
         Ok(command)
@@ -252,7 +254,12 @@ fn wait_until_ready(folder: &Path, keeper: &mut Child) -> Result<()> {
 }
 
 /// Lets `nsenter` run a program in a rig's namespaces.
-fn enter(nsenter: &mut Command, folder: &Path, directory: &Path, program: &str) -> Result<()> {
+fn enter(
+    nsenter: &mut Command,
+    folder: &Path,
+    directory: &Path,
+    program: impl AsRef<OsStr>,
+) -> Result<()> {
     let init = fs::read_to_string(folder.join(keeper::INIT)).context("the cluster is gone")?;
     nsenter
         .args(["--net", "--pid", "--mount", "--target", init.trim()])

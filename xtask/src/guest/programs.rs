@@ -126,6 +126,10 @@ pub(crate) fn pack(init: &Program, tests: &[Program], work: &Path) -> Result<Vec
 }
 
 impl Program {
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Its content without debug information; `work` is a folder for a copy.
     pub(crate) fn stripped(&self, work: &Path) -> Result<Vec<u8>> {
         let copy = work.join(&self.name);
