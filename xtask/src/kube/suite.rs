@@ -26,16 +26,23 @@ use crate::{
 /// By convention an integration test of this name is for a real cluster.
 pub(crate) const TEST: &str = "kubernetes";
 
-/// Test binaries by cluster, and the tests that make sense there; all when none is named.
-const RUNS: &[(Parts, &[(&str, &[&str])])] = &[
-    (Parts::Api, &[("testkit.kubernetes", &[])]),
-    (
-        Parts::Node,
-        &[
-            ("testkit.kubernetes", &["kubernetes_behaves_like_the_transcripts"]),
-            ("cli.kubernetes", &[]),
-        ],
-    ),
+/// A test binary, on the cluster it is for.
+struct Run {
+    parts: Parts,
+    binary: &'static str,
+    /// The tests that make sense there; all when none is named.
+    tests: &'static [&'static str],
+}
+
+/// Neighbours share a cluster when they want the same.
+const RUNS: &[Run] = &[
+    Run { parts: Parts::Api, binary: "testkit.kubernetes", tests: &[] },
+    Run {
+        parts: Parts::Node,
+        binary: "testkit.kubernetes",
+        tests: &["kubernetes_behaves_like_the_transcripts"],
+    },
+    Run { parts: Parts::Node, binary: "cli.kubernetes", tests: &[] },
 ];
 
 /// Starts one cluster after the other and runs the tests inside. Whoever names tests gets those
@@ -46,21 +53,20 @@ pub(crate) fn run(repository: &Repository, arguments: &[String]) -> Result<Tally
         return Ok(Tally { skipped: vec![Note::new("real Kubernetes", why)], ..Tally::default() });
     }
     let binaries = programs::tests(repository, &[], &[TEST.to_owned()])?;
+    let named: Vec<_> = arguments.iter().map(String::as_str).collect();
     let mut tally = Tally::default();
-    for (parts, runs) in RUNS {
-        if !arguments.is_empty() && *parts == Parts::Api {
+    let first = if named.is_empty() { Parts::Api } else { Parts::Node };
+    for runs in RUNS.chunk_by(|one, next| one.parts == next.parts) {
+        let Some(parts) = runs.first().map(|run| run.parts).filter(|parts| *parts >= first) else {
             continue;
-        }
-        let rig = Rig::start(repository, *parts)?;
+        };
+        let rig = Rig::start(repository, parts)?;
         println!("its logs are in {} meanwhile", rig.folder().join("logs").display());
-        for (name, tests) in *runs {
-            let binary = binaries.iter().find(|binary| binary.name == *name);
-            let binary = binary.with_context(|| format!("cargo built no {name}"))?;
-            let mut words: Vec<_> = arguments.iter().map(String::as_str).collect();
-            if words.is_empty() {
-                words.extend(*tests);
-            }
-            tally.add(run_one(&rig, binary, &words)?);
+        for run in runs {
+            let binary = binaries.iter().find(|binary| binary.name == run.binary);
+            let binary = binary.with_context(|| format!("cargo built no {}", run.binary))?;
+            let tests = if named.is_empty() { run.tests } else { &named };
+            tally.add(run_one(&rig, binary, tests)?);
         }
     }
     Ok(tally)
