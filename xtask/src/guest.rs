@@ -17,7 +17,7 @@
 mod console;
 mod initramfs;
 mod kernel;
-mod programs;
+pub(crate) mod programs;
 
 use std::{
     fs,

@@ -6,6 +6,7 @@ mod debian;
 mod docs;
 mod fuzz;
 mod guest;
+mod kube;
 mod kubectl;
 mod layers;
 mod prerequisites;
@@ -97,6 +98,15 @@ enum Chore {
         #[arg(long)]
         images: bool,
     },
+    /// A real Kubernetes on this machine: etcd, API server, controllers, containerd, kubelet
+    ///
+    /// Fetches and builds what is missing, which takes minutes the first time. Needs root and Go.
+    #[command(after_help = "Examples:\n  cargo xtask kube up\n  \
+                      cargo xtask kube run kubectl get nodes\n  cargo xtask kube down")]
+    Kube {
+        #[command(subcommand)]
+        chore: kube::Chore,
+    },
     /// Run test binaries on a kernel of their own: cgroup v2, 8 CPUs, 2 NUMA nodes
     ///
     /// Boots the binaries of `cargo test` in QEMU and reads the console. Needs
@@ -183,6 +193,7 @@ fn run(chore: Chore) -> Result<bool> {
             }
             Ok(tally.is_green())
         }
+        Chore::Kube { chore } => chore.run(&repository),
         Chore::Guest { packages, tests, environment, seconds, arguments } => {
             let plan = guest::Plan { packages, tests, environment, arguments, seconds };
             prerequisites::ensure_present(&repository)?;

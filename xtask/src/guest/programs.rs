@@ -31,6 +31,14 @@ pub(crate) fn init(repository: &Repository) -> Result<Program> {
     built.pop().context("guest-init was not built")
 }
 
+/// Builds a program as the tests do: the same selection has the same features.
+pub(crate) fn binary(repository: &Repository, name: &str) -> Result<Program> {
+    let text = cargo(repository, &["build", "--workspace", "--bin", name])?;
+    let mut built = executables(&text, false)?;
+    ensure!(built.len() == 1, "{name} is {} programs instead of one", built.len());
+    built.pop().with_context(|| format!("{name} was not built"))
+}
+
 /// Builds the named test binaries of some packages, or of all when none is named.
 pub(crate) fn tests(
     repository: &Repository,
@@ -105,7 +113,8 @@ pub(crate) fn pack(init: &Program, tests: &[Program], work: &Path) -> Result<Vec
 }
 
 impl Program {
-    fn stripped(&self, work: &Path) -> Result<Vec<u8>> {
+    /// Its content without debug information; `work` is a folder for a copy.
+    pub(crate) fn stripped(&self, work: &Path) -> Result<Vec<u8>> {
         let copy = work.join(&self.name);
         let mut strip = child::leashed("strip");
         strip.arg("--strip-debug").arg("-o").arg(&copy).arg(&self.path);
@@ -113,7 +122,8 @@ impl Program {
         read(&copy)
     }
 
-    fn libraries(&self) -> Result<BTreeSet<String>> {
+    /// Files of the shared libraries it names.
+    pub(crate) fn libraries(&self) -> Result<BTreeSet<String>> {
         let mut ldd = child::leashed("ldd");
         ldd.arg(&self.path);
         libraries(&child::stdout_of(ldd)?)
