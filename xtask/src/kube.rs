@@ -11,6 +11,7 @@
 //! | [`component`], [`credentials`] | how is each started, and who is who? |
 //! | [`image`] | how do our programs get into containers? |
 //! | [`keeper`], [`cgroups`] | who cleans up? |
+//! | [`suite`] | which tests run on it? |
 //!
 //! A running rig is a folder, and tests that run inside find it in `TIDEPOOL_KUBE`:
 //!
@@ -28,6 +29,7 @@ mod credentials;
 mod image;
 mod keeper;
 pub(crate) mod programs;
+pub(crate) mod suite;
 mod versions;
 mod world;
 
@@ -71,6 +73,14 @@ pub(crate) enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
         command: Vec<String>,
     },
+    /// Run the end-to-end tests on a cluster of their own
+    #[command(after_help = "Examples:\n  cargo xtask kube test\n  \
+                      cargo xtask kube test install --nocapture")]
+    Test {
+        /// Arguments for the test binaries: the names of tests, --nocapture
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     #[command(hide = true)]
     Keep {
         folder: PathBuf,
@@ -97,8 +107,17 @@ impl Chore {
             Self::Run { command } => {
                 ensure!(keeper::is_kept(&named), "no cluster is up; run: cargo xtask kube up");
                 let [program, arguments @ ..] = command.as_slice() else { bail!("run what?") };
-                let status = enter(&named, program)?.args(arguments).status();
+                // At the user's terminal, so not on a leash.
+                let mut command = Command::new("nsenter");
+                let directory = env::current_dir().context("where am I?")?;
+                enter(&mut command, &named, &directory, program)?;
+                let status = command.args(arguments).status();
                 return Ok(status.with_context(|| format!("cannot run {program}"))?.success());
+            }
+            Self::Test { arguments } => {
+                let tally = suite::run(repository, &arguments)?;
+                println!("{tally}");
+                return Ok(tally.is_green());
             }
             Self::Keep { folder, parts, detached } => keeper::keep(&folder, parts, detached)?,
             Self::Init { folder, parts } => world::run(&folder, parts)?,
@@ -127,7 +146,8 @@ fn down(folder: &Path) -> Result<()> {
         let status = Command::new("kill").args(["-KILL", init.trim()]).status();
         ensure!(status.context("cannot run kill")?.success(), "cannot end process {}", init.trim());
         let start = Instant::now();
-        while keeper::is_kept(folder) {
+        // The keeper removes its pid with everything else, and the folder last.
+        while folder.exists() {
             ensure!(start.elapsed() < PATIENCE, "the cluster does not end");
             thread::sleep(POLL);
         }
@@ -139,6 +159,8 @@ fn down(folder: &Path) -> Result<()> {
 #[derive(Debug)]
 pub(crate) struct Rig {
     folder: PathBuf,
+    /// Where programs inside begin.
+    directory: PathBuf,
     keeper: Child,
 }
 
@@ -148,7 +170,7 @@ impl Rig {
         let folder = keeper::place(&format!("{}{}", keeper::PREFIX, process::id()));
         fill(repository, &folder, parts)?;
         let keeper = keep(&folder, parts, false)?;
-        let mut rig = Self { folder, keeper };
+        let mut rig = Self { folder, directory: repository.root.clone(), keeper };
         wait_until_ready(&rig.folder, &mut rig.keeper)?;
         Ok(rig)
     }
@@ -159,7 +181,9 @@ impl Rig {
 
     /// A leashed command that runs inside.
     pub(crate) fn command(&self, program: &str) -> Result<Command> {
-        enter(&self.folder, program)
+        let mut command = child::leashed("nsenter");
+        enter(&mut command, &self.folder, &self.directory, program)?;
+        Ok(command)
     }
 }
 
@@ -172,6 +196,8 @@ impl Drop for Rig {
 
 /// Makes everything that the inside needs.
 fn fill(repository: &Repository, folder: &Path, parts: Parts) -> Result<()> {
+    let hidden = ["/var", "/run"].into_iter().find(|place| folder.starts_with(place));
+    ensure!(hidden.is_none(), "{} is hidden inside; set TMPDIR", folder.display());
     let programs = programs::ensure_present()?;
     let links = folder.join("programs");
     fs::create_dir_all(links.join("cni"))
@@ -219,12 +245,10 @@ fn wait_until_ready(folder: &Path, keeper: &mut Child) -> Result<()> {
     }
 }
 
-/// A leashed command in a rig's namespaces.
-fn enter(folder: &Path, program: &str) -> Result<Command> {
+/// Lets `nsenter` run a program in a rig's namespaces.
+fn enter(nsenter: &mut Command, folder: &Path, directory: &Path, program: &str) -> Result<()> {
     let init = fs::read_to_string(folder.join(keeper::INIT)).context("the cluster is gone")?;
-    let directory = env::current_dir().context("where am I?")?;
-    let mut command = child::leashed("nsenter");
-    command
+    nsenter
         .args(["--net", "--pid", "--mount", "--target", init.trim()])
         .arg(format!("--wd={}", directory.display()))
         .arg(program)
@@ -232,6 +256,6 @@ fn enter(folder: &Path, program: &str) -> Result<Command> {
         .env("KUBECONFIG", folder.join("admin.kubeconfig"));
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = std::iter::once(folder.join("programs")).chain(env::split_paths(&path));
-    command.env("PATH", env::join_paths(folders).context("PATH")?);
-    Ok(command)
+    nsenter.env("PATH", env::join_paths(folders).context("PATH")?);
+    Ok(())
 }

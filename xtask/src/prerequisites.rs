@@ -57,6 +57,24 @@ const PREREQUISITES: &[Prerequisite] = &[
         reason: "the console is tried in a real browser",
         folder: Some("crates/console"),
     },
+    Prerequisite {
+        package: "openssl",
+        program: "openssl",
+        reason: "a real cluster has certificates of its own",
+        folder: Some("xtask/src/kube"),
+    },
+    Prerequisite {
+        package: "iproute2",
+        program: "ip",
+        reason: "a real cluster runs in a network of its own",
+        folder: Some("xtask/src/kube"),
+    },
+    Prerequisite {
+        package: "util-linux",
+        program: "nsenter",
+        reason: "a real cluster runs in namespaces of its own",
+        folder: Some("xtask/src/kube"),
+    },
 ];
 
 /// Parts of the toolchain that rustup installs on request.

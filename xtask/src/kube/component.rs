@@ -122,7 +122,7 @@ fn containerd(world: &World) -> String {
     let programs = programs.display();
     format!(
         r#"version = 3
-root = "/var/lib/containerd"
+root = "{folder}/containerd"
 state = "/run/containerd"
 [grpc]
   address = "{CONTAINERD_SOCKET}"

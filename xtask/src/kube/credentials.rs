@@ -51,7 +51,7 @@ pub(crate) fn make(folder: &Path) -> Result<()> {
 const AUTHORITY: &str = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 3650 \
                          -subj /CN=tidepool-rig -keyout ca.key -out ca.crt \
                          -addext keyUsage=critical,keyCertSign,cRLSign";
-const SERVICE_ACCOUNTS: &str = "genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out sa.key";
+const SERVICE_ACCOUNTS: &str = "genrsa -traditional -out sa.key 2048";
 
 fn leaf(folder: &Path, name: &str, subject: &str, names: &str) -> Result<()> {
     openssl(

@@ -79,7 +79,7 @@ fn built(module: &GoModule) -> Result<Vec<(String, PathBuf)>> {
 
 fn build(module: &GoModule, program: &GoProgram, work: &Path) -> Result<()> {
     let GoProgram { name, package } = program;
-    println!("building {name} {}: a real cluster is made of it", module.version);
+    println!("building {name} of {} {}: a real cluster is made of it", module.of, module.version);
     let mut flags = "-s -w".to_owned();
     for variable in module.version_variables {
         flags += &format!(" -X {variable}={}", module.version);

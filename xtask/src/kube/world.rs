@@ -5,7 +5,7 @@
 //! says that they are ready and starts again what dies.
 //!
 //! ```text
-//! /var   a folder of the rig          lo      10.96.0.1, the API server's service address
+//! /var   what is written is the rig's  lo      10.96.0.1, the API server's service address
 //! /run   in memory                    node0   10.77.0.1, the node's address
 //! /proc  of these processes           pods0   10.78.0.0/16
 //! ```
@@ -109,45 +109,47 @@ impl World {
         for folder in ["logs", "pids"] {
             fs::create_dir_all(self.folder.join(folder)).context("cannot make folders")?;
         }
-        let mut running = Vec::new();
-        let mut start = |component: Component| -> Result<()> {
-            running.push((component, component.start(self)?));
-            Ok(())
-        };
-        start(Component::Etcd)?;
-        start(Component::ApiServer)?;
-        self.until("the API server is ready", || self.kubectl("get --raw /readyz"))?;
+        let all = &mut Vec::new();
+        self.start(Component::Etcd, all)?;
+        self.start(Component::ApiServer, all)?;
+        self.until("the API server is ready", all, || self.kubectl("get --raw /readyz"))?;
         if self.parts == Parts::Node {
-            start(Component::ControllerManager)?;
+            self.start(Component::ControllerManager, all)?;
             cgroups::make(&self.cgroup)?;
             component::configure(self)?;
-            start(Component::Containerd)?;
-            self.until("containerd answers", || self.ctr(&["version"]))?;
+            self.start(Component::Containerd, all)?;
+            self.until("containerd answers", all, || self.ctr(&["version"]))?;
             self.import_images()?;
-            start(Component::Kubelet)?;
+            self.start(Component::Kubelet, all)?;
             let node = format!("wait --for=condition=Ready --timeout=1s node/{NODE}");
-            self.until("the node is ready", || self.kubectl(&node))?;
+            self.until("the node is ready", all, || self.kubectl(&node))?;
             // Pods cannot be made before this.
             let account = "get serviceaccount default";
-            self.until("service accounts are made", || self.kubectl(account))?;
+            self.until("service accounts are made", all, || self.kubectl(account))?;
         }
         fs::write(self.folder.join(READY), "").context("cannot say that all is up")?;
-        Ok(running)
+        Ok(std::mem::take(all))
+    }
+
+    fn start(&self, component: Component, all: &mut Vec<Running>) -> Result<()> {
+        all.push((component, component.start(self)?));
+        Ok(())
     }
 
     fn mount(&self) -> Result<()> {
-        let var = self.folder.join("var");
-        for folder in ["lib", "log", "tmp"] {
-            fs::create_dir_all(var.join(folder)).context("cannot make /var")?;
+        let (upper, work) = (self.folder.join("var"), self.folder.join("var-work"));
+        for folder in [&upper, &work] {
+            fs::create_dir_all(folder).context("cannot make /var")?;
         }
-        std::os::unix::fs::symlink("/run", var.join("run")).context("cannot link /var/run")?;
         command("mount --make-rprivate /")?;
         command("mount -t proc proc /proc")?;
         for settings in ["/proc/sys/vm", "/proc/sys/kernel"] {
             command(&format!("mount --bind {settings} {settings}"))?;
             command(&format!("mount -o remount,ro,bind {settings}"))?;
         }
-        command(&format!("mount --bind {} /var", var.display()))?;
+        let (upper, work) = (upper.display(), work.display());
+        let layers = format!("lowerdir=/var,upperdir={upper},workdir={work}");
+        command(&format!("mount -t overlay -o {layers} overlay /var"))?;
         command("mount -t tmpfs tmpfs /run")
     }
 
@@ -176,10 +178,21 @@ impl World {
         succeed(command)
     }
 
-    fn until(&self, what: &str, mut attempt: impl FnMut() -> Result<()>) -> Result<()> {
+    /// Nobody may die on the way.
+    fn until(
+        &self,
+        what: &str,
+        all: &mut [Running],
+        mut attempt: impl FnMut() -> Result<()>,
+    ) -> Result<()> {
         let start = Instant::now();
         loop {
             let Err(error) = attempt() else { return Ok(()) };
+            for (component, child) in all.iter_mut() {
+                if let Some(status) = child.try_wait()? {
+                    bail!("{} ended before {what}: {status}", component.name());
+                }
+            }
             if start.elapsed() > PATIENCE {
                 return Err(error.context(format!("not within {PATIENCE:?}: {what}")));
             }
