@@ -21,7 +21,6 @@ pub(crate) fn values(rig: &Rig) -> Vec<String> {
         "image.host=localhost",
         "image.tag=dev",
         "koordlet.cgroup.driver=cgroupfs",
-        "koordlet.kubelet.tls=unverified",
         "scheduler.replicas=1",
     ];
     let all = fixed.into_iter().map(str::to_owned).chain([root]);

@@ -12,6 +12,7 @@ const LIMIT: Duration = Duration::from_secs(90);
 const LOOK_AGAIN: Duration = Duration::from_millis(300);
 /// Lines of each log and list that are shown.
 const LINES: usize = 15;
+const WIDTH: usize = 300;
 
 /// Waits until there is an answer; what is in the way is shown when there is none.
 #[track_caller]
@@ -44,9 +45,12 @@ pub(crate) fn within<T>(
 fn scene(rig: &Rig) -> String {
     let mut text = String::new();
     let mut add = |title: &str, all: &str| {
-        let lines: Vec<&str> = all.lines().collect();
+        let lines: Vec<&str> = all.lines().filter(|line| !line.starts_with("Error from")).collect();
         let from = lines.len().saturating_sub(LINES);
-        text.push_str(&format!("== {title}\n{}\n", lines[from..].join("\n")));
+        text.push_str(&format!("== {title}\n"));
+        for line in &lines[from..] {
+            text.extend(line.chars().take(WIDTH).chain(['\n']));
+        }
     };
     let print = |arguments: &[&str]| {
         let said = rig.kubectl(arguments);
@@ -60,7 +64,7 @@ fn scene(rig: &Rig) -> String {
         add(app, &print(&logs));
         add(&format!("{app} before"), &print(&[&logs[..], &["--previous"]].concat()));
     }
-    for part in ["kubelet", "containerd", "kube-controller-manager"] {
+    for part in ["kubelet", "containerd"] {
         add(part, &rig.log(part));
     }
     text
