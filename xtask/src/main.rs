@@ -107,6 +107,13 @@ enum Chore {
         #[command(subcommand)]
         chore: kube::Chore,
     },
+    /// Make the container image as a tar file, without a registry
+    #[command(after_help = "Examples:\n  cargo xtask image\n  \
+                      cargo xtask image --output tidepool.tar")]
+    Image {
+        #[arg(long, default_value = "target/tidepool-image.tar")]
+        output: PathBuf,
+    },
     /// Run test binaries on a kernel of their own: cgroup v2, 8 CPUs, 2 NUMA nodes
     ///
     /// Boots the binaries of `cargo test` in QEMU and reads the console. Needs
@@ -192,6 +199,10 @@ fn run(chore: Chore) -> Result<bool> {
                 browser::renew_images(&repository)?;
             }
             Ok(tally.is_green())
+        }
+        Chore::Image { output } => {
+            kube::image::release(&repository, &output)?;
+            Ok(true)
         }
         Chore::Kube { chore } => chore.run(&repository),
         Chore::Guest { packages, tests, environment, seconds, arguments } => {

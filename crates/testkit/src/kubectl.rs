@@ -48,6 +48,32 @@ pub fn sessions(dir: &Path) -> Vec<PathBuf> {
     files
 }
 
+/// Plays the sessions under `fixtures/kubectl`, or the one named; returns what printed something
+/// else.
+pub async fn play_all(kubectl: &Path, config: &str, only: &str) -> Vec<Difference> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/kubectl");
+    let mut surprises = Vec::new();
+    let mut commands = 0;
+    for path in sessions(&folder).into_iter().filter(|path| path.ends_with(only) || only.is_empty())
+    {
+        let (played, differences) = Session::start(kubectl, config, &path).await.play().await;
+        commands += played;
+        surprises.extend(differences);
+    }
+    println!("{commands} commands");
+    surprises
+}
+
+/// Fails the test when commands printed something else.
+///
+/// # Panics
+///
+/// When there is a difference.
+pub fn judge(differences: &[Difference]) {
+    let told: Vec<String> = differences.iter().map(ToString::to_string).collect();
+    assert!(told.is_empty(), "{} commands differ\n{}", told.len(), told.join("\n\n"));
+}
+
 /// A command on a page for people, and what the page says it prints.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
@@ -133,6 +159,8 @@ impl Session {
         session.link(kubectl, "bin/kubectl");
         session.shell(&format!("kubectl create namespace {}", session.namespace)).await;
         session.reconnect(config).await;
+        // Pods need one. A controller has made it, if there are any.
+        session.shell("kubectl create serviceaccount default").await;
         session
     }
 

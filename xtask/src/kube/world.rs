@@ -46,7 +46,7 @@ const POLL: Duration = Duration::from_millis(250);
 const PAUSE: Duration = Duration::from_millis(300);
 
 /// How much of a cluster is wanted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub(crate) enum Parts {
     /// etcd and the API server.
     Api,

@@ -1,6 +1,6 @@
 //! What came out of a run?
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// How one case went.
@@ -26,6 +26,30 @@ impl Report {
             Outcome::Skipped(why) => Some((id.as_str(), why.as_str())),
             _ => None,
         })
+    }
+
+    /// Prints the outcome; fails the test unless exactly the known gaps failed.
+    ///
+    /// # Panics
+    ///
+    /// When another case failed, or one of the known gaps is none.
+    pub fn judge(&self, known_gaps: &[(&str, &str)]) {
+        for (id, why) in self.skips() {
+            println!("SKIPPED {id}: {why}");
+        }
+        println!("{self}");
+        let played = |id: &&str| self.outcomes.contains_key(*id);
+        let gaps: BTreeSet<&str> = known_gaps.iter().map(|gap| gap.0).filter(played).collect();
+        let failed: BTreeSet<&str> = self.failures().map(|(id, _)| id).collect();
+        let mut surprises: Vec<String> = self
+            .failures()
+            .filter(|(id, _)| !gaps.contains(id))
+            .map(|(id, why)| format!("FAILED {id}\n    {why}"))
+            .collect();
+        for id in gaps.difference(&failed) {
+            surprises.push(format!("PASSES NOW, remove it from KNOWN_GAPS: {id}"));
+        }
+        assert!(surprises.is_empty(), "{} surprises\n{}", surprises.len(), surprises.join("\n"));
     }
 
     /// Cases that failed, with what was seen.

@@ -77,6 +77,13 @@ impl<'a> Play<'a> {
         if let Err(why) = self.send("POST", "/api/v1/namespaces", &body).await {
             return Outcome::Failed(format!("namespace: {why}"));
         }
+        if self.target.is_foreign {
+            // Pods need one. A controller makes it, if there are any.
+            let path = format!("/api/v1/namespaces/{}/serviceaccounts", self.namespace);
+            if let Err(why) = self.send("POST", &path, "{metadata: {name: default}}").await {
+                return Outcome::Failed(format!("service account: {why}"));
+            }
+        }
         for step in steps {
             if let Err(why) = self.step(step).await {
                 return Outcome::Failed(format!("line {}: {why}", step.line));
@@ -257,7 +264,7 @@ impl<'a> Play<'a> {
     async fn tidy(&mut self) {
         self.streams.clear();
         let namespace = format!("/api/v1/namespaces/{}", self.namespace);
-        let mut paths = vec![namespace.clone()];
+        let mut paths = vec![namespace.clone(), format!("{namespace}/serviceaccounts/default")];
         paths.append(&mut self.created);
         for path in paths.iter().rev() {
             let _ = self.send("DELETE", &format!("{path}?gracePeriodSeconds=0"), "").await;

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use apiserver::http::{ApiServer, router};
 use http_body_util::BodyExt;
-use hyper::{HeaderMap, Request, Uri};
+use hyper::{HeaderMap, Request};
 use kube::client::Body;
-use kube::config::AuthInfo;
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use serde_json::Value;
 
@@ -19,9 +20,9 @@ const PATIENCE: Duration = Duration::from_secs(15);
 #[derive(Clone)]
 pub struct Target {
     client: Client,
-    /// What it has and others lack: `controllers` (garbage collection and namespace cleanup run
-    /// behind it), `initial-events` (an old etcd cannot end them with a bookmark),
-    /// `short-history` (it forgets within 300 changes of a kind).
+    /// What it has and others lack: `controllers` (they run behind it, and act on what cases
+    /// make), `initial-events` (an old etcd cannot end them with a bookmark), `short-history` (it
+    /// forgets within 300 changes of a kind).
     pub offers: BTreeSet<String>,
     /// Someone else's server: leave nothing behind.
     pub is_foreign: bool,
@@ -36,10 +37,12 @@ impl fmt::Debug for Target {
 /// Why a server cannot be reached at all.
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
-    #[error("{url:?} is no address")]
-    Address { url: String, source: hyper::http::uri::InvalidUri },
-    #[error("cannot talk to {url}")]
-    Client { url: String, source: Box<kube::Error> },
+    #[error("cannot read {}", path.display())]
+    Kubeconfig { path: PathBuf, source: Box<KubeconfigError> },
+    #[error("cannot talk to the server of {}", path.display())]
+    Client { path: PathBuf, source: Box<kube::Error> },
+    #[error("cannot ask the server of {} what it offers: {why}", path.display())]
+    Offers { path: PathBuf, why: String },
 }
 
 impl Target {
@@ -50,20 +53,39 @@ impl Target {
         Self { client, offers, is_foreign: false }
     }
 
-    /// A server elsewhere, whose certificate is not checked.
-    pub fn at(url: &str, token: &str) -> Result<Self, TargetError> {
-        let address: Uri =
-            url.parse().map_err(|source| TargetError::Address { url: url.to_owned(), source })?;
-        let mut config = Config::new(address);
-        config.accept_invalid_certs = true;
+    /// The server of a kubeconfig, which is someone else's.
+    pub async fn of_kubeconfig(path: &Path) -> Result<Self, TargetError> {
+        let refused =
+            |source| TargetError::Kubeconfig { path: path.to_owned(), source: Box::new(source) };
+        let kubeconfig = Kubeconfig::read_from(path).map_err(refused)?;
+        let options = KubeConfigOptions::default();
+        let mut config =
+            Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(refused)?;
         // A refusal is an answer, not a reason to ask again.
         config.default_retry = false;
-        config.auth_info = AuthInfo { token: Some(token.to_owned().into()), ..AuthInfo::default() };
         let client = Client::try_from(config).map_err(|source| TargetError::Client {
-            url: url.to_owned(),
+            path: path.to_owned(),
             source: Box::new(source),
         })?;
-        Ok(Self { client, offers: BTreeSet::new(), is_foreign: true })
+        let mut target = Self { client, offers: BTreeSet::new(), is_foreign: true };
+        let offers = target.has_initial_events().await;
+        if offers.map_err(|why| TargetError::Offers { path: path.to_owned(), why })? {
+            target.offers.insert("initial-events".to_owned());
+        }
+        Ok(target)
+    }
+
+    /// Whether a watch can begin with what is there. etcd learned to tell how far it has got in
+    /// 3.4.31 and 3.5.13; with an older one the watch begins with an error.
+    async fn has_initial_events(&self) -> Result<bool, String> {
+        let path = "/api/v1/namespaces?watch=true&sendInitialEvents=true\
+                    &resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+        let method = "GET".to_owned();
+        let outgoing =
+            Outgoing { method, path: path.to_owned(), headers: Vec::new(), body: Vec::new() };
+        let mut events = self.watch(outgoing).await?.map_err(|answer| answer.text)?;
+        let first = events.next().await?.ok_or("the watch ended")?;
+        Ok(first["type"] != "ERROR")
     }
 }
 

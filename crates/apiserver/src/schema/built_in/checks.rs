@@ -83,6 +83,7 @@ fn content(group: &str, kind: &str, new: &Value, old: Option<&Value>, causes: &m
         ("", "LimitRange") => small_kinds::limit_range(new, causes),
         ("", "Binding") => small_kinds::binding(new, causes),
         ("", "ReplicationController") => workload::replication_controller(new, causes),
+        ("apps", "ControllerRevision") => workload::controller_revision(new, old, causes),
         ("apps", "Deployment") => workload::deployment(new, old, causes),
         ("apps", "ReplicaSet") => workload::replica_set(new, old, causes),
         ("apps", "DaemonSet") => workload::daemon_set(new, old, causes),

@@ -72,6 +72,19 @@ fn workload(kind: &str) -> Value {
 }
 
 #[test]
+fn revisions_hold_an_object_for_ever() {
+    let revision =
+        json!({"metadata": {"name": "r", "namespace": "n"}, "data": {"a": 1}, "revision": 1});
+    let cases = [
+        ("/data", Value::Null, "data: Required value: data is mandatory"),
+        ("/revision", json!(-1), "revision: Invalid value: -1: must be greater than or equal to 0"),
+    ];
+    refuses(schema("apps", "ControllerRevision"), &revision, &cases);
+    let cases = [("/data/a", json!(2), r#"data: Invalid value: {"a":2}: field is immutable"#)];
+    refuses_update(schema("apps", "ControllerRevision"), &revision, &cases);
+}
+
+#[test]
 fn workloads_select_their_own_pods_for_ever() {
     let common = [
         ("/spec/selector", Value::Null, "spec.selector: Required value"),

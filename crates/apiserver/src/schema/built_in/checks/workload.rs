@@ -30,6 +30,17 @@ fn same_selector(new: &Value, old: Option<&Value>, causes: &mut Causes) {
     unchanged(new, old, &path.field("selector"), causes);
 }
 
+pub(super) fn controller_revision(new: &Value, old: Option<&Value>, causes: &mut Causes) {
+    let path = Path::ROOT.field("data");
+    let data = get(new, "data");
+    match old {
+        Some(old) => unchanged(data, get(old, "data"), &path, causes),
+        None if data.is_null() => causes.required(&path, "data is mandatory"),
+        None => {}
+    }
+    not_negative(new, "revision", &Path::ROOT, causes);
+}
+
 pub(super) fn deployment(new: &Value, old: Option<&Value>, causes: &mut Causes) {
     let (spec, path) = (get(new, "spec"), Path::ROOT.field("spec"));
     for field in ["replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"]
