@@ -27,7 +27,8 @@ pub(crate) fn threshold() -> Value {
 }
 
 /// Where each object is, and which of its fields belong to its users.
-const KEPT: [(&[&str], &[&str]); 6] = [
+const KEPT: [(&[&str], &[&str]); 7] = [
+    (&["configmap", "koord-scheduler-config", "-n", "koordinator-system"], &["/data"]),
     (
         &["configmap", "slo-controller-config", "-n", "koordinator-system"],
         &[

@@ -51,7 +51,9 @@ pub(crate) fn all_ready(rig: &Rig) -> Result<(), String> {
 
 pub(crate) fn by_chart(rig: &Rig) {
     let chart = repository().join("deploy/chart/tidepool");
-    let mut words = vec!["install", "tidepool", chart.to_str().unwrap(), "-n", SYSTEM];
+    let chart = chart.to_str().unwrap();
+    // As often as wanted, for whoever tries a single scenario on a cluster that stays up.
+    let mut words = vec!["upgrade", "--install", "tidepool", chart, "-n", SYSTEM];
     let values = values(rig);
     words.extend(values.iter().map(String::as_str));
     words.push("--take-ownership");

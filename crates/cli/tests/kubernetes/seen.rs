@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::rig::{Rig, SYSTEM};
 
 /// Most things take a few seconds; a busy machine may need more.
-const LIMIT: Duration = Duration::from_secs(90);
+const LIMIT: Duration = Duration::from_secs(60);
 const LOOK_AGAIN: Duration = Duration::from_millis(300);
 /// Lines of each log and list that are shown.
 const LINES: usize = 15;
