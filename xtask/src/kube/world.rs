@@ -142,6 +142,8 @@ impl World {
             fs::create_dir_all(folder).context("cannot make /var")?;
         }
         command("mount --make-rprivate /")?;
+        // As on a machine with systemd: containers see what is mounted later.
+        command("mount --make-rshared /")?;
         command("mount -t proc proc /proc")?;
         for settings in ["/proc/sys/vm", "/proc/sys/kernel"] {
             command(&format!("mount --bind {settings} {settings}"))?;
