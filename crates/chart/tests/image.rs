@@ -1,7 +1,5 @@
 //! Do the image and the unit run the program that there is?
 
-#![expect(clippy::unwrap_used, reason = "a file that cannot be read fails its test")]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

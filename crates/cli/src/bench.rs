@@ -3,7 +3,9 @@
 mod agent;
 mod api;
 mod burn;
+mod cluster;
 mod manager;
+mod process;
 mod progress;
 mod react;
 mod scheduler;
@@ -20,6 +22,8 @@ use crate::Outcome;
 pub(crate) enum Command {
     Agent(agent::Arguments),
     Api(api::Arguments),
+    #[command(subcommand)]
+    Cluster(cluster::Command),
     Manager(manager::Arguments),
     React(react::Arguments),
     Scheduler(scheduler::Arguments),
@@ -36,6 +40,7 @@ impl Command {
         match self {
             Self::Agent(arguments) => arguments.run(),
             Self::Api(arguments) => arguments.run(),
+            Self::Cluster(command) => command.run(),
             Self::Manager(arguments) => arguments.run(),
             Self::React(arguments) => arguments.run(),
             Self::Scheduler(arguments) => arguments.run(),

@@ -1,6 +1,7 @@
 //! Do the measurements run, and print what they promise?
 
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
@@ -85,4 +86,72 @@ fn pods_are_bound_through_the_api_beside_a_binder_that_decides_nothing() {
     for key in ["pods_per_s", "null_pods_per_s", "ratio"] {
         assert!(is_positive(&report["through_api"], key), "{key} in {report}");
     }
+}
+
+#[test]
+fn binders_are_compared_on_a_server_of_its_own() {
+    let dir = tempfile::tempdir().expect("temporary files can be made");
+    let mut server = Command::new(TIDEPOOL)
+        .args(["bench", "api-server", "--store", "memory", "--dir"])
+        .arg(dir.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the binary was built with this test");
+    let said = server.stdout.take().expect("it is a pipe");
+    let ready = BufReader::new(said).lines().next().expect("it says that it is ready");
+    assert_eq!(ready.expect("it is text"), "ready");
+    let kubeconfig = dir.path().join("kubeconfig");
+    let kubeconfig = kubeconfig.to_str().expect("the path is text");
+    let cluster = |arguments: &[&str], more: &[&str]| {
+        let output = Command::new(TIDEPOOL)
+            .args(["bench", "cluster"])
+            .args(arguments)
+            .args(["--kubeconfig", kubeconfig])
+            .args(more)
+            .output()
+            .expect("the binary was built with this test");
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{arguments:?}: {errors}");
+        output.stdout
+    };
+
+    cluster(&["fill", "--nodes", "20"], &[]);
+    let pid = server.id().to_string();
+    let drive = ["drive", "--pods", "60", "--steady-pods", "20", "--json", "--server-pid", &pid];
+    let null = ["--", TIDEPOOL, "bench", "cluster", "bind", "--kubeconfig", kubeconfig];
+    let ours = [
+        "--scheduler-name",
+        "koord-scheduler",
+        "--",
+        TIDEPOOL,
+        "scheduler",
+        "--no-leader-election",
+        "--address",
+        "127.0.0.1:0",
+        "--kubeconfig",
+        kubeconfig,
+    ];
+    for binder in [&null[..], &ours[..]] {
+        let report: Value =
+            serde_json::from_slice(&cluster(&drive, binder)).expect("one JSON object");
+        for key in ["created_per_s", "pods_per_s", "start_s", "binder_mib", "server_mib"] {
+            assert!(is_positive(&report, key), "{key} in {report}");
+        }
+        assert!(is_positive(&report["steady"], "p99_ms"), "{report}");
+    }
+
+    // A binder that ends is a failure, and says why.
+    let output = Command::new(TIDEPOOL)
+        .args(["bench", "cluster", "drive", "--pods", "1", "--kubeconfig", kubeconfig, "--"])
+        .args([TIDEPOOL, "no-such-command"])
+        .output()
+        .expect("the binary was built with this test");
+    assert_eq!(output.status.code(), Some(2));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("the binder ended") && errors.contains("no-such-command"), "{errors}");
+
+    cluster(&["clear"], &[]);
+    drop(server.stdin.take());
+    server.wait().expect("it ends with its input");
 }

@@ -33,7 +33,7 @@ pub(crate) fn release(repository: &Repository, output: &Path) -> Result<()> {
     fs::create_dir_all(&work).with_context(|| format!("cannot make {}", work.display()))?;
     let tree = work.join("tree");
     tidepool(&programs::static_binary(repository, "tidepool")?, &tree, &work)?;
-    let name = concat!("tidepool:v", env!("CARGO_PKG_VERSION"));
+    let name = concat!("localhost/tidepool:", env!("CARGO_PKG_VERSION"));
     pack(&tree, name, &["/usr/bin/tidepool"], output)?;
     remove(&work)?;
     println!("{name} is in {}", output.display());

@@ -51,14 +51,14 @@ pub(super) fn parse(text: &str) -> Result<Parsed, Wrong> {
     let mut reader = Reader { pieces: pieces(text)?.into_iter(), defined: BTreeMap::new() };
     let (nodes, end) = reader.block()?;
     match end {
-        End::File => Ok(Parsed { nodes, defined: reader.defined }),
-        End::End(line) => Err((line, "end without a beginning".to_owned())),
-        End::Else(line, _) => Err((line, "else without if, with or range".to_owned())),
+        Stop::File => Ok(Parsed { nodes, defined: reader.defined }),
+        Stop::End(line) => Err((line, "end without a beginning".to_owned())),
+        Stop::Else(line, _) => Err((line, "else without if, with or range".to_owned())),
     }
 }
 
 /// What ended a block.
-enum End {
+enum Stop {
     File,
     End(usize),
     /// With the words after `else`.
@@ -74,7 +74,7 @@ struct Reader {
 const STRANGE: &[&str] = &["template", "block", "break", "continue"];
 
 impl Reader {
-    fn block(&mut self) -> Result<(Vec<Node>, End), Wrong> {
+    fn block(&mut self) -> Result<(Vec<Node>, Stop), Wrong> {
         let mut nodes = Vec::new();
         while let Some(piece) = self.pieces.next() {
             let (line, words) = match piece {
@@ -89,8 +89,8 @@ impl Reader {
                 _ => ("", words.as_slice()),
             };
             match keyword {
-                "end" => return Ok((nodes, End::End(line))),
-                "else" => return Ok((nodes, End::Else(line, rest.to_vec()))),
+                "end" => return Ok((nodes, Stop::End(line))),
+                "else" => return Ok((nodes, Stop::Else(line, rest.to_vec()))),
                 "if" => nodes.push(self.condition(line, rest)?),
                 "with" => {
                     let pipe = pipe(rest).map_err(at(line))?;
@@ -105,7 +105,7 @@ impl Reader {
                 _ => nodes.push(statement(line, &words)?),
             }
         }
-        Ok((nodes, End::File))
+        Ok((nodes, Stop::File))
     }
 
     fn condition(&mut self, line: usize, words: &[Word]) -> Result<Node, Wrong> {
@@ -115,13 +115,13 @@ impl Reader {
             let (body, end) = self.block()?;
             branches.push((at_line, condition, body));
             match end {
-                End::End(_) => return Ok(Node::If { branches, otherwise: Vec::new() }),
-                End::File => return Err((line, "if without end".to_owned())),
-                End::Else(_, words) if words.is_empty() => {
+                Stop::End(_) => return Ok(Node::If { branches, otherwise: Vec::new() }),
+                Stop::File => return Err((line, "if without end".to_owned())),
+                Stop::Else(_, words) if words.is_empty() => {
                     let otherwise = self.last(line)?;
                     return Ok(Node::If { branches, otherwise });
                 }
-                End::Else(line, words) => match words.split_first() {
+                Stop::Else(line, words) => match words.split_first() {
                     Some((Word::Name(name), rest)) if name == "if" => {
                         (at_line, condition) = (line, pipe(rest).map_err(at(line))?);
                     }
@@ -162,7 +162,7 @@ impl Reader {
             return Err((line, "define needs a name in quotes".to_owned()));
         };
         let (body, end) = self.block()?;
-        if !matches!(end, End::End(_)) {
+        if !matches!(end, Stop::End(_)) {
             return Err((line, "define without end".to_owned()));
         }
         if self.defined.insert(name.clone(), body).is_some() {
@@ -175,16 +175,16 @@ impl Reader {
     fn body(&mut self, line: usize) -> Result<(Vec<Node>, Vec<Node>), Wrong> {
         let (body, end) = self.block()?;
         match end {
-            End::End(_) => Ok((body, Vec::new())),
-            End::Else(_, words) if words.is_empty() => Ok((body, self.last(line)?)),
-            End::Else(line, _) => Err((line, "after this else comes nothing".to_owned())),
-            End::File => Err((line, "this has no end".to_owned())),
+            Stop::End(_) => Ok((body, Vec::new())),
+            Stop::Else(_, words) if words.is_empty() => Ok((body, self.last(line)?)),
+            Stop::Else(line, _) => Err((line, "after this else comes nothing".to_owned())),
+            Stop::File => Err((line, "this has no end".to_owned())),
         }
     }
 
     fn last(&mut self, line: usize) -> Result<Vec<Node>, Wrong> {
         match self.block()? {
-            (body, End::End(_)) => Ok(body),
+            (body, Stop::End(_)) => Ok(body),
             _ => Err((line, "after else comes end".to_owned())),
         }
     }

@@ -108,21 +108,35 @@ impl Renderer<'_> {
                     self.nodes(place, otherwise, scope, out)?;
                 }
                 for (key, item) in items {
-                    let height = scope.len();
-                    match names.as_slice() {
-                        [] => {}
-                        [value] => scope.push((value.clone(), item.clone())),
-                        [first, second, ..] => {
-                            scope.push((first.clone(), key));
-                            scope.push((second.clone(), item.clone()));
-                        }
-                    }
-                    let inner = Place { dot: item, ..place.clone() };
-                    self.nodes(&inner, body, scope, out)?;
-                    scope.truncate(height);
+                    self.turn(place, names, (key, item), body, scope, out)?;
                 }
             }
         }
+        Ok(())
+    }
+
+    /// One turn of a range.
+    fn turn(
+        &self,
+        place: &Place<'_>,
+        names: &[String],
+        (key, item): (Value, Value),
+        body: &[Node],
+        scope: &mut Scope,
+        out: &mut String,
+    ) -> Result<(), TemplateError> {
+        let height = scope.len();
+        match names {
+            [] => {}
+            [value] => scope.push((value.clone(), item.clone())),
+            [first, second, ..] => {
+                scope.push((first.clone(), key));
+                scope.push((second.clone(), item.clone()));
+            }
+        }
+        let inner = Place { dot: item, ..place.clone() };
+        self.nodes(&inner, body, scope, out)?;
+        scope.truncate(height);
         Ok(())
     }
 

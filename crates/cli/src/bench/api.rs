@@ -25,7 +25,8 @@ use serde::Serialize;
 
 use self::load::{Latency, Life, Load};
 use self::scratch::Scratch;
-use self::server::{Server, configuration, resident_mib};
+use self::server::{Server, configuration};
+use super::process::{Memory, memory_mib};
 use crate::{Outcome, output};
 
 /// Measure the embedded API: pods created, bound and reported a second
@@ -177,7 +178,7 @@ impl Arguments {
         let written = load.write_pods("pod", self.pods, Life::Running).await?;
         let rss_mib = match pids {
             [] => None,
-            pids => Some(resident_mib(pids)?),
+            pids => Some(memory_mib(pids, Memory::Resident)?),
         };
         let seen = match self.watchers {
             0 => None,

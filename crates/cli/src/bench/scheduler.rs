@@ -5,7 +5,7 @@
 //! timed. With `--through-api` the whole scheduler then works against an embedded API in this
 //! process, and beside it a binder that decides nothing, see [`through_api`].
 
-mod mix;
+pub(super) mod mix;
 mod through_api;
 
 use std::collections::BTreeMap;
@@ -56,7 +56,7 @@ Examples:
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Mix {
+pub(super) enum Mix {
     /// CPU and memory, a few workloads
     Basic,
     /// Required and preferred terms between pods

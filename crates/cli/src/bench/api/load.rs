@@ -138,6 +138,10 @@ impl Load {
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
         // It may be there already.
         let _ = send(&client, Method::POST, "/api/v1/namespaces", JSON, &body).await;
+        // So may this, which pods need and which a controller makes.
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts");
+        let account = json!({"metadata": {"name": "default"}});
+        let _ = send(&client, Method::POST, &path, JSON, &account).await;
         self.clean_up().await
     }
 

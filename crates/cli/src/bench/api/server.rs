@@ -120,17 +120,3 @@ pub(super) async fn configuration(kubeconfig: &Path) -> anyhow::Result<Config> {
     let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
     Ok(Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?)
 }
-
-/// The memory that processes hold, together.
-pub(super) fn resident_mib(pids: &[u32]) -> anyhow::Result<f64> {
-    let mut kib = 0.0;
-    for pid in pids {
-        let path = format!("/proc/{pid}/status");
-        let status =
-            std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let value = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok());
-        kib += value.with_context(|| format!("no VmRSS in {path}"))?;
-    }
-    Ok(kib / 1024.0)
-}

@@ -12,7 +12,8 @@ use serde_json::Value;
 use super::StoreKind;
 use super::load::{Life, Load, pods_path};
 use super::scratch::Scratch;
-use super::server::{Server, resident_mib};
+use super::server::Server;
+use crate::bench::process::{Memory, memory_mib};
 
 const STARTS: usize = 5;
 
@@ -55,7 +56,7 @@ pub(super) async fn measure(objects: usize, clients: u16) -> anyhow::Result<Repo
         let found = count_pods(&server).await?;
         ensure!(found == objects, "{found} of {objects} pods are there after a start");
         taken.push(server.started.as_secs_f64() * 1e3);
-        rss_mib = resident_mib(&[server.pid()])?;
+        rss_mib = memory_mib(&[server.pid()], Memory::Resident)?;
     }
     taken.sort_by(f64::total_cmp);
     let at = |index: usize| taken.get(index).copied().unwrap_or_default();

@@ -54,7 +54,7 @@ impl Mix {
         Ok(changes)
     }
 
-    pub(super) fn pod(self, number: u32) -> anyhow::Result<Pod> {
+    pub(in crate::bench) fn pod(self, number: u32) -> anyhow::Result<Pod> {
         let workload = number % WORKLOADS;
         let app = format!("app-{workload}");
         let select = json!({"matchLabels": {"app": app}});
@@ -117,7 +117,7 @@ fn namespace() -> anyhow::Result<Change> {
     Ok(Change::Namespace(Update::Upsert(Arc::new(typed(namespace)?))))
 }
 
-pub(super) fn node(number: u32) -> Value {
+pub(in crate::bench) fn node(number: u32) -> Value {
     let name = format!("node-{number}");
     let amounts = json!({"cpu": "64", "memory": "256Gi", "pods": "256"});
     json!({"metadata": {"name": name, "uid": format!("node-uid-{number}"),

@@ -10,30 +10,27 @@
 //! between it and the scheduler is deciding and telling.
 
 use std::collections::HashSet;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use apiserver::http::{ApiServer, Options as ServerOptions, router};
 use apiserver::store::{Limits, Store};
 use control::scheduler::{Options, run};
 use futures_util::{StreamExt, TryStreamExt, stream};
-use k8s_openapi::api::core::v1::{Binding, Event, Namespace, Node, Pod};
-use kube::api::{ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
-use kube::core::Status;
+use k8s_openapi::api::core::v1::{Event, Pod};
+use kube::api::ListParams;
 use kube::runtime::watcher::{self, watcher};
 use kube::{Api, Client};
 use serde::Serialize;
-use serde_json::json;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::mix::node;
-use crate::bench::manager::typed;
+use crate::bench::cluster::null::bind;
+use crate::bench::cluster::objects::{self, NAMESPACE};
+use crate::bench::cluster::sight::Sightings;
 
-/// Requests at once while the cluster is made.
-const MAKERS: usize = 32;
+/// One of the two that the scheduler goes by on one machine.
+const SCHEDULER: &str = "default-scheduler";
 const LIMIT: Duration = Duration::from_secs(600);
 const ROUNDS: usize = 5;
 /// How often events are counted.
@@ -111,7 +108,8 @@ where
     let store = Store::in_memory(Limits::default())?;
     let server = ApiServer::start(store, ServerOptions::default()).await;
     let client = Client::new(router(server), "default");
-    fill(&client, nodes, pods).await?;
+    objects::make_nodes(&client, nodes).await?;
+    objects::make_pods(&client, 0..pods, SCHEDULER).await?;
     let stop = CancellationToken::new();
     let watching = tokio::spawn(watch(client.clone(), pods).await?);
     let binding = tokio::spawn(bind(client.clone(), stop.clone()));
@@ -131,44 +129,10 @@ where
 
 /// Waits until every pod has its event.
 async fn until_told(client: Client, pods: usize) -> anyhow::Result<()> {
-    let events: Api<Event> = Api::namespaced(client, "default");
+    let events: Api<Event> = Api::namespaced(client, NAMESPACE);
     while events.list_metadata(&ListParams::default()).await?.items.len() < pods {
         tokio::time::sleep(COUNT_EVERY).await;
     }
-    Ok(())
-}
-
-async fn fill(client: &Client, nodes: u32, pods: u32) -> anyhow::Result<()> {
-    let params = &PostParams::default();
-    let namespaces: Api<Namespace> = Api::all(client.clone());
-    if namespaces.get_opt("default").await?.is_none() {
-        namespaces.create(params, &typed(json!({"metadata": {"name": "default"}}))?).await?;
-    }
-    let all: &Api<Node> = &Api::all(client.clone());
-    let made = stream::iter(0..nodes).map(|number| async move {
-        let mut node: Node = typed(node(number))?;
-        node.metadata.uid = None;
-        all.create(params, &node).await?;
-        // New nodes are tainted until a controller finds them ready; here is none.
-        let patch = Patch::Merge(json!({"spec": {"taints": null}}));
-        let name = node.metadata.name.unwrap_or_default();
-        all.patch(&name, &PatchParams::default(), &patch).await?;
-        anyhow::Ok(())
-    });
-    made.buffer_unordered(MAKERS).try_collect::<Vec<()>>().await?;
-    let all: &Api<Pod> = &Api::namespaced(client.clone(), "default");
-    let made = stream::iter(0..pods).map(|number| async move {
-        let mut pod: Pod = super::Mix::Basic.pod(number)?;
-        pod.metadata.uid = None;
-        pod.metadata.creation_timestamp = None;
-        pod.status = None;
-        if let Some(spec) = &mut pod.spec {
-            spec.priority = None;
-        }
-        all.create(params, &pod).await?;
-        anyhow::Ok(())
-    });
-    made.buffer_unordered(MAKERS).try_collect::<Vec<()>>().await?;
     Ok(())
 }
 
@@ -179,34 +143,18 @@ async fn watch(
     client: Client,
     pods: u32,
 ) -> anyhow::Result<impl Future<Output = anyhow::Result<Duration>>> {
-    let api: Api<Pod> = Api::namespaced(client, "default");
-    let list = api.list(&ListParams::default()).await?;
-    let is_bound = |pod: &Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
-    let mut left: HashSet<String> = list
-        .items
-        .iter()
-        .filter(|pod| !is_bound(pod))
-        .filter_map(|pod| pod.metadata.name.clone())
-        .collect();
-    if left.len() < usize::try_from(pods)? {
-        bail!("{} of {pods} pods wait for a node", left.len());
+    let mut left = HashSet::new();
+    for number in 0..pods {
+        left.insert(objects::pod(number, SCHEDULER)?.metadata.name.unwrap_or_default());
     }
-    let version = list.metadata.resource_version.context("a list has a version")?;
-    let mut events = api.watch(&WatchParams::default().timeout(290), &version).await?.boxed();
+    let mut sightings = Sightings::begin(&client).await?;
     Ok(async move {
-        let mut first = None;
-        while let Some(event) = events.try_next().await? {
-            if let WatchEvent::Modified(pod) = event
-                && is_bound(&pod)
-            {
-                let first = *first.get_or_insert_with(Instant::now);
-                left.remove(&pod.metadata.name.unwrap_or_default());
-                if left.is_empty() {
-                    return Ok(first.elapsed());
-                }
-            }
+        left.remove(&sightings.next().await?);
+        let first = Instant::now();
+        while !left.is_empty() {
+            left.remove(&sightings.next().await?);
         }
-        bail!("the watch ended with {} pods waiting", left.len())
+        Ok(first.elapsed())
     })
 }
 
@@ -218,18 +166,12 @@ async fn follow(client: Client) {
 
 /// Binds every pod to the next node, with as many requests at once as the scheduler.
 async fn bind_all(client: Client, nodes: u32) -> anyhow::Result<()> {
-    let api: &Api<Pod> = &Api::namespaced(client, "default");
+    let api: &Api<Pod> = &Api::namespaced(client, NAMESPACE);
     let pods = api.list(&ListParams::default()).await?.items;
-    let next = &Arc::new(AtomicUsize::new(0));
-    let bound = stream::iter(pods).map(|pod| async move {
-        let number = next.fetch_add(1, Ordering::Relaxed) % usize::try_from(nodes)?;
-        let name = pod.metadata.name.unwrap_or_default();
-        let binding: Binding = typed(json!({"metadata": {"name": name, "uid": pod.metadata.uid},
-            "target": {"kind": "Node", "name": format!("node-{number}")}}))?;
-        api.create_subresource::<_, Status>("binding", &name, &PostParams::default(), &binding)
-            .await?;
-        anyhow::Ok(())
-    });
-    bound.buffer_unordered(Options::default().bindings).try_collect::<Vec<()>>().await?;
-    Ok(())
+    let bound =
+        stream::iter(pods).zip(stream::iter((0..nodes).cycle())).map(|(pod, number)| async move {
+            let name = pod.metadata.name.unwrap_or_default();
+            bind(api, &name, pod.metadata.uid.as_deref(), &format!("node-{number}")).await
+        });
+    bound.buffer_unordered(Options::default().bindings).try_collect().await
 }
