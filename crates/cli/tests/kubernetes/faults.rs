@@ -114,18 +114,18 @@ pub(crate) fn leader(rig: &Rig) {
     let holder =
         |lease: &Value| lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned();
     overcome(rig, |rig| {
-        let old = lease().unwrap();
-        let held = holder(&old);
+        let held = holder(&lease().unwrap());
         let selector = "koord-app=koord-manager";
         let pods = pods(rig, SYSTEM, selector).unwrap();
         let leads =
             |pod: &&Value| held.contains(pod["metadata"]["name"].as_str().unwrap_or("no name"));
         let pod = pods.iter().find(leads).or(pods.first()).unwrap();
         kill_and_wait(rig, selector, &pod["metadata"]["name"]);
+        // The other one, or the same in its next life.
+        let left = lease().unwrap();
         until(rig, "somebody leads again", || {
             let now = lease()?;
-            let is_led = now["spec"]["leaseTransitions"] != old["spec"]["leaseTransitions"]
-                || holder(&now) != held;
+            let is_led = now["spec"]["renewTime"] != left["spec"]["renewTime"];
             if is_led { Ok(()) } else { Err(now["spec"].to_string()) }
         });
     });

@@ -1,7 +1,7 @@
 //! Do the numbers of the cluster agree with those of the kernel?
 
 use std::fs;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use host::cgroup::{CgroupPath, Controller, MemoryStat, Version};
 use serde_json::{Value, json};
@@ -9,13 +9,16 @@ use units::Quantity;
 
 use crate::kernel::Kernel;
 use crate::rig::{NODE, Rig, WORK};
-use crate::seen::{ready, until};
+use crate::seen::{ready, within};
 
 /// How far apart the two may be, as a share: they look at slightly different spans of time.
 const TOLERANCE: f64 = 0.15;
 /// Another tolerance, for a node on which others come and go.
 const NODE_TOLERANCE: f64 = 0.25;
 const HELD: u64 = 96;
+/// Long enough for a rate; reports come twice a minute.
+const SPAN: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(90);
 
 pub(crate) fn agreement(rig: &Rig) {
     rig.clear();
@@ -28,16 +31,15 @@ pub(crate) fn agreement(rig: &Rig) {
     let holder = ready(rig, WORK, "app=holder", 1).remove(0);
     let kernel = Kernel::of(rig);
 
-    let first = reported(rig).ok().map(|(time, _)| time);
     let (began, used) = (Instant::now(), cpu_time(&kernel, &kernel.pod(&spinner)));
-    // The report that comes after the next one is about nothing but spinning.
-    let second = until(rig, "a report", || another(rig, first.as_deref()));
-    let third = until(rig, "a report", || another(rig, Some(&second)));
-    let last = until(rig, "a report", || another(rig, Some(&third)));
+    let first = reported(rig).ok().map(|(time, _)| time);
+    let metric = within(rig, PATIENCE, "a report about enough spinning", || {
+        let (time, metric) = reported(rig)?;
+        let is_late = began.elapsed() >= SPAN && Some(&time) != first.as_ref();
+        if is_late { Ok(metric) } else { Err(format!("that of {time}")) }
+    });
     let elapsed = began.elapsed().as_secs_f64();
     let spent = cpu_time(&kernel, &kernel.pod(&spinner)) - used;
-    let metric = reported(rig).unwrap().1;
-    println!("report of {last}: {}", metric["podsMetric"]);
 
     let cores = of_pod(&metric, "spinner", "cpu");
     near("CPU of a spinning pod", cores, spent / elapsed, TOLERANCE);
@@ -71,11 +73,6 @@ fn reported(rig: &Rig) -> Result<(String, Value), String> {
     let metric = rig.get(&["nodemetric", NODE])?;
     let time = metric["status"]["updateTime"].as_str().ok_or("not measured yet")?;
     Ok((time.to_owned(), metric["status"].clone()))
-}
-
-fn another(rig: &Rig, last: Option<&str>) -> Result<String, String> {
-    let (time, _) = reported(rig)?;
-    if Some(time.as_str()) == last { Err(format!("still that of {time}")) } else { Ok(time) }
 }
 
 fn row<'a>(metric: &'a Value, pod: &str) -> &'a Value {
