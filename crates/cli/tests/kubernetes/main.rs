@@ -51,6 +51,8 @@ const SCENARIOS: &[Scenario] = &[
     Scenario::new("guides::first_batch_job", guides::first_batch_job),
     Scenario::new("guides::turn_it_off", guides::turn_it_off),
     Scenario::new("uninstall::nothing_is_left", uninstall::nothing_left),
+    Scenario::new("guides::install_on_a_cluster", guides::install_on_a_cluster),
+    Scenario::new("guides::migrate_from_koordinator", guides::migrate_from_koordinator),
 ];
 
 fn main() -> ExitCode {
