@@ -1,5 +1,6 @@
 //! The repository's own chores: tests, layer check, generated pages, fuzzing.
 
+mod bench_cluster;
 mod browser;
 mod child;
 mod debian;
@@ -107,6 +108,12 @@ enum Chore {
         #[command(subcommand)]
         chore: kube::Chore,
     },
+    /// Compare schedulers on one API server, and API servers under one binder
+    ///
+    /// Needs what `kube` needs, and a machine that does nothing else.
+    #[command(after_help = "Examples:\n  cargo xtask bench-cluster --nodes 1000 --rounds 3\n  \
+                      cargo xtask bench-cluster --nodes 50 --pods 200 --rounds 1 --program target/debug/tidepool")]
+    BenchCluster(bench_cluster::Plan),
     /// Run test binaries on a kernel of their own: cgroup v2, 8 CPUs, 2 NUMA nodes
     ///
     /// Boots the binaries of `cargo test` in QEMU and reads the console. Needs
@@ -192,6 +199,10 @@ fn run(chore: Chore) -> Result<bool> {
                 browser::renew_images(&repository)?;
             }
             Ok(tally.is_green())
+        }
+        Chore::BenchCluster(plan) => {
+            bench_cluster::run(&repository, &plan)?;
+            Ok(true)
         }
         Chore::Kube { chore } => chore.run(&repository),
         Chore::Guest { packages, tests, environment, seconds, arguments } => {

@@ -5,11 +5,12 @@
 
 use std::env;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 
 use super::{Parts, Rig};
 use crate::{
     child,
+    guest::programs,
     repository::Repository,
     suite::{
         tally::{Note, Tally},
@@ -20,7 +21,8 @@ use crate::{
 /// By convention an integration test of this name is for a real cluster.
 pub(crate) const TEST: &str = "kubernetes";
 
-/// Starts a cluster, runs the tests inside of it and ends it.
+/// Starts a cluster, runs the tests inside of it and ends it; then the same without controllers for
+/// the tests of the API.
 pub(crate) fn run(repository: &Repository, arguments: &[String]) -> Result<Tally> {
     if let Some(why) = obstacle() {
         println!("left out: {why}");
@@ -42,7 +44,29 @@ pub(crate) fn run(repository: &Repository, arguments: &[String]) -> Result<Tally
     println!("{}", child::spelled(&command));
     let mut transcript = Transcript::default();
     let status = child::stream(command, |line| transcript.read(line))?;
-    Ok(transcript.finish(status.success(), &status.to_string()))
+    let mut tally = transcript.finish(status.success(), &status.to_string());
+    drop(rig);
+    tally.add(run_on_api(repository, arguments)?);
+    Ok(tally)
+}
+
+/// What an API server does by itself is asked of one that has no controllers behind it.
+fn run_on_api(repository: &Repository, arguments: &[String]) -> Result<Tally> {
+    let mut programs = programs::tests(repository, &[], &[TEST.to_owned()])?;
+    programs.retain(|program| program.name.starts_with("testkit"));
+    let rig = Rig::start(repository, Parts::Api)?;
+    let mut tally = Tally::default();
+    for program in programs {
+        let path = program.path.to_str().context("the target directory is no text")?;
+        let mut command = rig.command(path)?;
+        command.args(arguments);
+        println!("{}", child::spelled(&command));
+        let mut transcript = Transcript::default();
+        transcript.begin(format!("{} without controllers", program.name));
+        let status = child::stream(command, |line| transcript.read(line))?;
+        tally.add(transcript.finish(status.success(), &status.to_string()));
+    }
+    Ok(tally)
 }
 
 /// Why this machine cannot run a cluster.
