@@ -114,7 +114,7 @@ pub(crate) fn run(repository: &Repository, plan: &Plan) -> Result<()> {
     let tidepool = match &plan.program {
         Some(program) => fs::canonicalize(program)
             .with_context(|| format!("cannot find {}", program.display()))?,
-        None => programs::release(repository, "tidepool")?.path,
+        None => programs::release(repository, "tidepool")?.path().to_owned(),
     };
     let bench = Bench { plan, tidepool, begin: Instant::now() };
     let mut clusters = Vec::new();
@@ -156,7 +156,7 @@ impl Bench<'_> {
     fn compare(&self, repository: &Repository, nodes: u32) -> Result<(Results, Results, Value)> {
         let rig = Rig::start(repository, Parts::Api)?;
         let scheduler = configure_kube_scheduler(rig.folder())?;
-        let mut fill = rig.command(self.program()?)?;
+        let mut fill = rig.command(&self.tidepool)?;
         fill.args(["bench", "cluster", "fill", "--nodes", &nodes.to_string()]);
         child::stdout_of(fill)?;
         let (mut binders, mut servers) = (Results::default(), Results::default());
@@ -178,10 +178,6 @@ impl Bench<'_> {
         Ok((binders, servers, versions(&rig)?))
     }
 
-    fn program(&self) -> Result<&str> {
-        self.tidepool.to_str().context("the target directory is no text")
-    }
-
     fn tell(&self, what: &str) {
         eprintln!("[{:6.1} s] {what}", self.begin.elapsed().as_secs_f64());
     }
@@ -195,14 +191,12 @@ impl Bench<'_> {
         nodes: u32,
         scheduler: &Path,
     ) -> Result<Value> {
-        let tidepool = self.program()?;
+        let tidepool = &self.tidepool;
         // The embedded server is inside as well: it has the same loopback.
         let mut command = rig.command(tidepool)?;
         command.args(["bench", "cluster", "drive", "--json"]);
         match server {
-            Server::Kubernetes => {
-                command.args(to_kubernetes(rig)?).args(server_pids(rig, "--server-pid")?)
-            }
+            Server::Kubernetes => command.args(server_pids(rig, "--server-pid")?),
             Server::Embedded => command.args(["--embedded", "disk", "--nodes", &nodes.to_string()]),
         };
         let Plan { pods, rate, .. } = self.plan;
@@ -210,12 +204,12 @@ impl Bench<'_> {
         command.args(["--steady-pods", &(pods / 5).max(1).to_string()]);
         command.args(["--scheduler-name", binder.profile(), "--"]);
         match binder {
-            Binder::Null => command.args([tidepool, "bench", "cluster", "bind"]),
+            Binder::Null => command.arg(tidepool).args(["bench", "cluster", "bind"]),
             Binder::KubeScheduler => {
                 command.args(["kube-scheduler", "--secure-port=0", "--config"]).arg(scheduler)
             }
             Binder::Tidepool => {
-                command.args([tidepool, "scheduler", "--no-leader-election"]);
+                command.arg(tidepool).args(["scheduler", "--no-leader-election"]);
                 command.args(["--address", "127.0.0.1:0"])
             }
         };
@@ -224,12 +218,13 @@ impl Bench<'_> {
 
     /// What a server does without a scheduler, and with many who watch.
     fn ask_server(&self, rig: &Rig, server: Server, nodes: u32) -> Result<Value> {
-        let mut command = rig.command(self.program()?)?;
+        let mut command = rig.command(&self.tidepool)?;
         command.args(["bench", "api", "--json", "--pods", API_PODS, "--watchers", WATCHERS]);
         command.args(["--nodes", &nodes.min(100).to_string()]);
         match server {
             Server::Kubernetes => {
-                command.args(to_kubernetes(rig)?).args(server_pids(rig, "--pid")?)
+                command.arg("--kubeconfig").arg(rig.folder().join("admin.kubeconfig"));
+                command.args(server_pids(rig, "--pid")?)
             }
             Server::Embedded => command.args(["--store", "disk"]),
         };
@@ -241,11 +236,6 @@ fn figures(command: std::process::Command) -> Result<Value> {
     let text = child::spelled(&command);
     let said = child::stdout_of(command)?;
     serde_json::from_str(&said).with_context(|| format!("{text} printed no JSON"))
-}
-
-fn to_kubernetes(rig: &Rig) -> Result<[String; 2]> {
-    let kubeconfig = rig.folder().join("admin.kubeconfig");
-    Ok(["--kubeconfig".to_owned(), kubeconfig.to_str().context("no text")?.to_owned()])
 }
 
 fn server_pids(rig: &Rig, flag: &str) -> Result<Vec<String>> {

@@ -26,7 +26,7 @@
 mod cgroups;
 mod component;
 mod credentials;
-mod image;
+pub(crate) mod image;
 mod keeper;
 pub(crate) mod programs;
 pub(crate) mod suite;
@@ -34,7 +34,9 @@ mod versions;
 mod world;
 
 use std::{
-    env, fs,
+    env,
+    ffi::OsStr,
+    fs,
     os::unix::{fs::symlink, process::CommandExt},
     path::{Path, PathBuf},
     process::{self, Child, Command, Stdio},
@@ -180,7 +182,7 @@ impl Rig {
     }
 
     /// A leashed command that runs inside.
-    pub(crate) fn command(&self, program: &str) -> Result<Command> {
+    pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Result<Command> {
         let mut command = child::leashed("nsenter");
         enter(&mut command, &self.folder, &self.directory, program)?;
         Ok(command)
@@ -202,6 +204,7 @@ fn fill(repository: &Repository, folder: &Path, parts: Parts) -> Result<()> {
     let links = folder.join("programs");
     fs::create_dir_all(links.join("cni"))
         .with_context(|| format!("cannot make {}", links.display()))?;
+    keeper::claim(folder)?;
     for (name, path) in &programs {
         symlink(path, links.join(name)).with_context(|| format!("cannot link {name}"))?;
     }
@@ -219,7 +222,12 @@ fn keep(folder: &Path, parts: Parts, detached: bool) -> Result<Child> {
     let mut command = Command::new(env::current_exe().context("where am I?")?);
     command.args(["kube", "keep", "--parts", parts.name()]).arg(folder).process_group(0);
     match detached {
-        true => command.arg("--detached").stdin(Stdio::null()),
+        // Whoever reads our output is not to wait for the end of the cluster.
+        true => command
+            .arg("--detached")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null()),
         false => command.stdin(Stdio::piped()),
     };
     command.spawn().context("cannot start the keeper")
@@ -246,7 +254,12 @@ fn wait_until_ready(folder: &Path, keeper: &mut Child) -> Result<()> {
 }
 
 /// Lets `nsenter` run a program in a rig's namespaces.
-fn enter(nsenter: &mut Command, folder: &Path, directory: &Path, program: &str) -> Result<()> {
+fn enter(
+    nsenter: &mut Command,
+    folder: &Path,
+    directory: &Path,
+    program: impl AsRef<OsStr>,
+) -> Result<()> {
     let init = fs::read_to_string(folder.join(keeper::INIT)).context("the cluster is gone")?;
     nsenter
         .args(["--net", "--pid", "--mount", "--target", init.trim()])

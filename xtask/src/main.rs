@@ -112,8 +112,15 @@ enum Chore {
     ///
     /// Needs what `kube` needs, and a machine that does nothing else.
     #[command(after_help = "Examples:\n  cargo xtask bench-cluster --nodes 1000 --rounds 3\n  \
-                      cargo xtask bench-cluster --nodes 50 --pods 200 --rounds 1 --program target/debug/tidepool")]
+                      cargo xtask bench-cluster --nodes 50 --pods 200 --program target/debug/tidepool")]
     BenchCluster(bench_cluster::Plan),
+    /// Make the container image as a tar file, without a registry
+    #[command(after_help = "Examples:\n  cargo xtask image\n  \
+                      cargo xtask image --output tidepool.tar")]
+    Image {
+        #[arg(long, default_value = "target/tidepool-image.tar")]
+        output: PathBuf,
+    },
     /// Run test binaries on a kernel of their own: cgroup v2, 8 CPUs, 2 NUMA nodes
     ///
     /// Boots the binaries of `cargo test` in QEMU and reads the console. Needs
@@ -202,6 +209,10 @@ fn run(chore: Chore) -> Result<bool> {
         }
         Chore::BenchCluster(plan) => {
             bench_cluster::run(&repository, &plan)?;
+            Ok(true)
+        }
+        Chore::Image { output } => {
+            kube::image::release(&repository, &output)?;
             Ok(true)
         }
         Chore::Kube { chore } => chore.run(&repository),

@@ -133,6 +133,9 @@ fn cargo_outcome(repository: &Repository, arguments: &[&str], fix: &str) -> Resu
 fn check_prerequisites(repository: &Repository) -> Result<Tally> {
     prerequisites::ensure_present(repository)?;
     kubectl::ensure_present()?;
+    if kube::programs::go().is_some() {
+        kube::programs::helm()?;
+    }
     Ok(single("prerequisites", Ok(())))
 }
 

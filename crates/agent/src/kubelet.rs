@@ -169,10 +169,13 @@ impl Kubelet {
         config.connect_timeout = Some(settings.timeout);
         config.read_timeout = Some(settings.timeout);
         config.default_retry = false;
+        // The system's authorities are looked for only where they are asked: an image has none.
+        config.root_cert = Some(Vec::new());
         if let Access::Secure { trust, identity } = &settings.access {
             match trust {
                 Trust::Anybody => config.accept_invalid_certs = true,
-                Trust::Authority(file) => config.root_cert_file = file.clone(),
+                Trust::Authority(Some(file)) => config.root_cert_file = Some(file.clone()),
+                Trust::Authority(None) => config.root_cert = None,
             }
             match identity {
                 Identity::Nobody => {}

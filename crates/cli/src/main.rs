@@ -67,7 +67,7 @@ enum Command {
     /// Check configuration, or show what a node gets from it
     #[command(subcommand)]
     Config(config::Command),
-    /// Print what a cluster needs before Tidepool can run there
+    /// Print what a cluster needs for Tidepool to run there
     #[command(subcommand)]
     Install(install::Command),
     #[command(subcommand)]

@@ -269,7 +269,13 @@ async fn reconcile(
                 Ok(_) => info!(quota = name, "made a profile's quota"),
                 // The watch has not told us yet; the next round compares.
                 Err(kube::Error::Api(status)) if status.code == 409 => {}
-                Err(error) => return Err((CREATE_QUOTA_FAILED, error)),
+                Err(error) => {
+                    // So does our own admission, before the API server can say that there is one.
+                    let found = api.get_opt(name).await;
+                    if !found.is_ok_and(|found| found.is_some()) {
+                        return Err((CREATE_QUOTA_FAILED, error));
+                    }
+                }
             }
         }
         Some(found) => {

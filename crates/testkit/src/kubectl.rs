@@ -348,7 +348,8 @@ impl Session {
         text
     }
 
-    async fn tidy(&self) {
+    /// Removes the session's namespace and what is in it.
+    pub async fn tidy(&self) {
         self.shell(&format!(
             "for kind in deployments pods configmaps secrets serviceaccounts services jobs \
              poddisruptionbudgets resourcequotas; do kubectl delete $kind --all --wait=false; done; \

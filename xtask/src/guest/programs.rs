@@ -20,7 +20,7 @@ use crate::{child, repository::Repository};
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Program {
     pub(crate) name: String,
-    pub(crate) path: PathBuf,
+    path: PathBuf,
 }
 
 /// Builds the guest's first process.
@@ -48,6 +48,14 @@ fn one(repository: &Repository, name: &str, arguments: &[&str]) -> Result<Progra
     built.pop().with_context(|| format!("{name} was not built"))
 }
 
+/// Builds a program for users that needs no shared library.
+pub(crate) fn static_binary(repository: &Repository, name: &str) -> Result<Program> {
+    let arguments = ["rustc", "--release", "--package", name, "--bin", name];
+    let text = cargo_with(repository, &arguments, &["--", "-C", "target-feature=+crt-static"])?;
+    let mut built = executables(&text, false)?;
+    built.pop().with_context(|| format!("{name} was not built"))
+}
+
 /// Builds the named test binaries of some packages, or of all when none is named.
 pub(crate) fn tests(
     repository: &Repository,
@@ -68,10 +76,15 @@ pub(crate) fn tests(
 
 /// What cargo says about everything it built.
 fn cargo(repository: &Repository, arguments: &[&str]) -> Result<String> {
+    cargo_with(repository, arguments, &[])
+}
+
+fn cargo_with(repository: &Repository, arguments: &[&str], last: &[&str]) -> Result<String> {
     let mut command = child::leashed("cargo");
     command
         .args(arguments)
         .args(["--locked", "--message-format", "json-render-diagnostics"])
+        .args(last)
         .current_dir(&repository.root);
     println!("{}", child::spelled(&command));
     child::stdout_of(command)
@@ -122,6 +135,10 @@ pub(crate) fn pack(init: &Program, tests: &[Program], work: &Path) -> Result<Vec
 }
 
 impl Program {
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Its content without debug information; `work` is a folder for a copy.
     pub(crate) fn stripped(&self, work: &Path) -> Result<Vec<u8>> {
         let copy = work.join(&self.name);

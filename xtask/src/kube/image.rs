@@ -27,7 +27,21 @@ pub(crate) const PAUSE: &str = "localhost/pause:dev";
 /// Names under which the program takes the reference's arguments.
 const LINKS: &[&str] = &["koordlet", "koord-manager", "koord-scheduler"];
 
-/// Makes all images, as tar files in `folder`.
+/// Makes the image that users run, static, as a tar file.
+pub(crate) fn release(repository: &Repository, output: &Path) -> Result<()> {
+    let work = output.with_extension("work");
+    fs::create_dir_all(&work).with_context(|| format!("cannot make {}", work.display()))?;
+    let tree = work.join("tree");
+    tidepool(&programs::static_binary(repository, "tidepool")?, &tree, &work)?;
+    let name = concat!("localhost/tidepool:", env!("CARGO_PKG_VERSION"));
+    pack(&tree, name, &["/usr/bin/tidepool"], output)?;
+    remove(&work)?;
+    println!("{name} is in {}", output.display());
+    println!("load it with: ctr --namespace k8s.io images import {}", output.display());
+    Ok(())
+}
+
+/// Makes all images of the tests, as tar files in `folder`.
 pub(crate) fn make(repository: &Repository, busybox: &Path, folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let work = folder.with_extension("work");

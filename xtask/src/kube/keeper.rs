@@ -35,10 +35,15 @@ const POLL: Duration = Duration::from_millis(20);
 
 /// Runs a rig until its user or its first process is gone, and leaves nothing of it behind.
 pub(crate) fn keep(folder: &Path, parts: Parts, detached: bool) -> Result<()> {
-    note(folder, KEEPER, &std::process::id().to_string())?;
+    claim(folder)?;
     let ended = run(folder, parts, detached);
     let swept = sweep(folder);
     ended.and(swept)
+}
+
+/// Notes that this process sees to the folder.
+pub(crate) fn claim(folder: &Path) -> Result<()> {
+    note(folder, KEEPER, &std::process::id().to_string())
 }
 
 fn run(folder: &Path, parts: Parts, detached: bool) -> Result<()> {
@@ -104,8 +109,7 @@ pub(crate) fn sweep_stale() -> Result<()> {
     let Ok(entries) = fs::read_dir(env::temp_dir()) else { return Ok(()) };
     for folder in entries.filter_map(|entry| Some(entry.ok()?.path())) {
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
-        // A folder without a keeper's pid is being filled at this moment, or was until a kill.
-        if name.starts_with(PREFIX) && folder.join(KEEPER).is_file() && !is_kept(&folder) {
+        if name.starts_with(PREFIX) && !is_kept(&folder) {
             println!("removing what is left of {name}");
             sweep(&folder)?;
         }
@@ -118,13 +122,12 @@ pub(crate) fn place(name: &str) -> PathBuf {
     env::temp_dir().join(name)
 }
 
-/// Whether its keeper lives.
+/// Whether its keeper, or who fills it before that, lives.
 pub(crate) fn is_kept(folder: &Path) -> bool {
     let pid = fs::read_to_string(folder.join(KEEPER)).unwrap_or_default();
-    let Ok(name) = fs::read_to_string(format!("/proc/{}/cmdline", pid.trim())) else {
-        return false;
-    };
-    name.contains(&folder.display().to_string())
+    // A process of another program has been given the number of one that is gone.
+    let program = fs::read_link(format!("/proc/{}/exe", pid.trim())).unwrap_or_default();
+    program.file_name() == env::current_exe().unwrap_or_default().file_name()
 }
 
 fn sweep(folder: &Path) -> Result<()> {

@@ -9,7 +9,7 @@
 //! ```
 
 use std::{
-    fs,
+    env, fs,
     path::{Path, PathBuf},
 };
 
@@ -77,6 +77,13 @@ fn built(module: &GoModule) -> Result<Vec<(String, PathBuf)>> {
     Ok(paths)
 }
 
+/// On the path, or where Go's own archive puts it.
+pub(crate) fn go() -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let folders = env::split_paths(&path).chain([PathBuf::from("/usr/local/go/bin")]);
+    folders.map(|folder| folder.join("go")).find(|program| program.is_file())
+}
+
 fn build(module: &GoModule, program: &GoProgram, work: &Path) -> Result<()> {
     let GoProgram { name, package } = program;
     println!("building {name} of {} {}: a real cluster is made of it", module.of, module.version);
@@ -84,14 +91,15 @@ fn build(module: &GoModule, program: &GoProgram, work: &Path) -> Result<()> {
     for variable in module.version_variables {
         flags += &format!(" -X {variable}={}", module.version);
     }
-    let mut go = child::leashed("go");
+    let go = go().context("no Go here; install 1.25 or newer")?;
+    let mut go = child::leashed(go);
     go.args(["build", "-trimpath", "-mod=readonly", "-ldflags", &flags, "-o"])
         .arg(Path::new("programs").join(name))
         .arg(package)
         .current_dir(work)
         .env("CGO_ENABLED", "0");
     let text = child::spelled(&go);
-    let status = child::stream(go, |_| {}).context("cannot run go; is it installed?")?;
+    let status = child::stream(go, |_| {})?;
     ensure!(status.success(), "{text}: {status}");
     Ok(())
 }

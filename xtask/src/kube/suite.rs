@@ -2,80 +2,91 @@
 //!
 //! Those of the test targets named `kubernetes`. They have `test = false` in their manifests, so
 //! that `cargo test` leaves them to this: without a cluster there is nothing they could say.
+//!
+//! | cluster | test binary |
+//! |---|---|
+//! | API server alone | testkit: does it answer as the transcripts say? |
+//! | with controllers and a node | testkit again, where controllers matter; cli: does Tidepool work there? |
 
-use std::env;
+use anyhow::{Context, Result};
 
-use anyhow::{Context, Result, ensure};
-
-use super::{Parts, Rig};
+use super::{Parts, Rig, programs};
 use crate::{
     child,
-    guest::programs,
+    guest::programs::{self as built, Program},
     repository::Repository,
-    suite::{
-        tally::{Note, Tally},
-        transcript::Transcript,
-    },
+    suite::{tally::Tally, transcript::Transcript},
 };
 
 /// By convention an integration test of this name is for a real cluster.
 pub(crate) const TEST: &str = "kubernetes";
 
-/// Starts a cluster, runs the tests inside of it and ends it; then the same without controllers for
-/// the tests of the API.
+/// A test binary, on the cluster it is for.
+struct Run {
+    parts: Parts,
+    binary: &'static str,
+    /// The tests that make sense there; all when none is named.
+    tests: &'static [&'static str],
+}
+
+/// Neighbours share a cluster when they want the same.
+const RUNS: &[Run] = &[
+    Run { parts: Parts::Api, binary: "testkit.kubernetes", tests: &[] },
+    Run {
+        parts: Parts::Node,
+        binary: "testkit.kubernetes",
+        tests: &["kubernetes_behaves_like_the_transcripts"],
+    },
+    Run { parts: Parts::Node, binary: "cli.kubernetes", tests: &[] },
+];
+
+/// Starts one cluster after the other and runs the tests inside. Whoever names tests gets those
+/// of the second.
 pub(crate) fn run(repository: &Repository, arguments: &[String]) -> Result<Tally> {
-    if let Some(why) = obstacle() {
-        println!("left out: {why}");
-        return Ok(Tally { skipped: vec![Note::new("real Kubernetes", why)], ..Tally::default() });
+    if let Some(why) = obstacle()? {
+        println!("left out on this machine: {why}");
+        return Ok(Tally::default());
     }
-    let selection = ["test", "--workspace", "--locked", "--test", TEST];
-    let mut build = child::leashed("cargo");
-    build.args(selection).arg("--no-run").current_dir(&repository.root);
-    println!("{}", child::spelled(&build));
-    let status = child::stream(build, |_| {})?;
-    ensure!(status.success(), "the tests for a real cluster were not built: {status}");
-
-    let rig = Rig::start(repository, Parts::Node)?;
-    println!("its logs are in {} meanwhile", rig.folder().join("logs").display());
-    let mut command = rig.command("cargo")?;
-    // There is no way out of the namespaces, and nothing is left to fetch.
-    command.args(selection).args(["--offline", "--no-fail-fast", "--"]).args(arguments);
-    command.env("INSTA_UPDATE", "no");
-    println!("{}", child::spelled(&command));
-    let mut transcript = Transcript::default();
-    let status = child::stream(command, |line| transcript.read(line))?;
-    let mut tally = transcript.finish(status.success(), &status.to_string());
-    drop(rig);
-    tally.add(run_on_api(repository, arguments)?);
-    Ok(tally)
-}
-
-/// What an API server does by itself is asked of one that has no controllers behind it.
-fn run_on_api(repository: &Repository, arguments: &[String]) -> Result<Tally> {
-    let mut programs = programs::tests(repository, &[], &[TEST.to_owned()])?;
-    programs.retain(|program| program.name.starts_with("testkit"));
-    let rig = Rig::start(repository, Parts::Api)?;
+    let binaries = built::tests(repository, &[], &[TEST.to_owned()])?;
+    let named: Vec<_> = arguments.iter().map(String::as_str).collect();
     let mut tally = Tally::default();
-    for program in programs {
-        let path = program.path.to_str().context("the target directory is no text")?;
-        let mut command = rig.command(path)?;
-        command.args(arguments);
-        println!("{}", child::spelled(&command));
-        let mut transcript = Transcript::default();
-        transcript.begin(format!("{} without controllers", program.name));
-        let status = child::stream(command, |line| transcript.read(line))?;
-        tally.add(transcript.finish(status.success(), &status.to_string()));
+    let first = if named.is_empty() { Parts::Api } else { Parts::Node };
+    for runs in RUNS.chunk_by(|one, next| one.parts == next.parts) {
+        let Some(parts) = runs.first().map(|run| run.parts).filter(|parts| *parts >= first) else {
+            continue;
+        };
+        let rig = Rig::start(repository, parts)?;
+        println!("its logs are in {} meanwhile", rig.folder().join("logs").display());
+        for run in runs {
+            let binary = binaries.iter().find(|binary| binary.name == run.binary);
+            let binary = binary.with_context(|| format!("cargo built no {}", run.binary))?;
+            let tests = if named.is_empty() { run.tests } else { &named };
+            tally.add(run_one(&rig, binary, tests)?);
+        }
     }
     Ok(tally)
 }
 
-/// Why this machine cannot run a cluster.
-fn obstacle() -> Option<&'static str> {
-    let path = env::var_os("PATH").unwrap_or_default();
-    let has_go = env::split_paths(&path).any(|folder| folder.join("go").is_file());
-    match (has_go, rustix::process::geteuid().is_root()) {
-        (true, true) => None,
-        (false, _) => Some("no Go 1.25 or newer to build Kubernetes with"),
-        (_, false) => Some("only root may make namespaces and control groups"),
+fn run_one(rig: &Rig, binary: &Program, arguments: &[&str]) -> Result<Tally> {
+    let mut command = rig.command(binary.path())?;
+    command.args(arguments).env("INSTA_UPDATE", "no");
+    println!("{} {}", binary.name, arguments.join(" "));
+    let mut transcript = Transcript::default();
+    transcript.begin(binary.name.clone());
+    let status = child::stream(command, |line| transcript.read(line))?;
+    Ok(transcript.finish(status.success(), &status.to_string()))
+}
+
+/// Why this machine cannot run a cluster. That is no fault of the tests, on CI neither.
+fn obstacle() -> Result<Option<&'static str>> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(Some("only root may make namespaces and control groups"));
     }
+    if programs::go().is_none() {
+        return Ok(Some("no Go 1.25 or newer to build Kubernetes with"));
+    }
+    let mut unshare = child::leashed("unshare");
+    unshare.args(["--net", "--pid", "--mount", "--fork", "true"]);
+    let may_unshare = child::capture(unshare)?.status.success();
+    Ok((!may_unshare).then_some("namespaces cannot be made here, not even by root"))
 }

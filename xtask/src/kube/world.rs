@@ -46,7 +46,7 @@ const POLL: Duration = Duration::from_millis(250);
 const PAUSE: Duration = Duration::from_millis(300);
 
 /// How much of a cluster is wanted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub(crate) enum Parts {
     /// etcd and the API server.
     Api,
@@ -142,6 +142,8 @@ impl World {
             fs::create_dir_all(folder).context("cannot make /var")?;
         }
         command("mount --make-rprivate /")?;
+        // As on a machine with systemd: containers see what is mounted later.
+        command("mount --make-rshared /")?;
         command("mount -t proc proc /proc")?;
         for settings in ["/proc/sys/vm", "/proc/sys/kernel"] {
             command(&format!("mount --bind {settings} {settings}"))?;

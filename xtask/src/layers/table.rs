@@ -60,6 +60,8 @@ pub(crate) const TABLE: &[Row] = &[
     row("sim", These(&["qos", "overcommit", "sched", "desched", "api", "apiserver"]), Shell, 8_000),
     // The API server is there for its tests alone, as for `cluster`.
     row("tidepool-console", These(&["api", "apiserver"]), Shell, 5_000),
+    // The chart's templates, and the part of Go's templates that they are written in.
+    row("chart", These(&["api"]), Engine, 2_000),
     row("tidepool", Everything, Shell, 12_000),
     row("guest-init", These(&[]), Shell, 400),
     row("testkit", These(&["host", "api", "apiserver"]), Shell, 4_000),
