@@ -115,10 +115,6 @@ fn by_one_quota(rig: &Rig, worker: &Value) {
     });
     println!("best-effort as a whole has a quota of {given}");
     rig.configure("resource-threshold-config", &threshold());
-    until(rig, "best-effort as a whole has none", || {
-        let quota = quota()?;
-        if quota == "-1" { Ok(()) } else { Err(quota) }
-    });
 }
 
 /// A term of the sum that best-effort is held back by, in thousandths of CPUs.
