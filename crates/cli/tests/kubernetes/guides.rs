@@ -27,14 +27,52 @@ pub(crate) fn install_on_a_cluster(rig: &Rig) {
     follow(rig, "docs/guides/install-on-a-cluster.md");
 }
 
+/// A chart that stands for Koordinator's.
+const KOORDINATOR: &str = include_str!("koordinator.yaml");
+
+/// What was installed, and what its operator has changed since.
+const BEFORE: [&str; 2] = [
+    "helm install koordinator koordinator --wait > /dev/null",
+    "kubectl patch configmap slo-controller-config -n koordinator-system --type=merge -p \
+     '{\"data\":{\"colocation-config\":\"{\\\"enable\\\": true, \
+     \\\"cpuReclaimThresholdPercent\\\": 55}\"}}' > /dev/null",
+];
+
+/// On a cluster without us.
+pub(crate) fn migrate_from_koordinator(rig: &Rig) {
+    let chart = rig.home().join("koordinator");
+    fs::create_dir_all(chart.join("templates")).unwrap();
+    let definitions = rig.tidepool(&["install", "crds"]).done();
+    let about = "apiVersion: v2\nname: koordinator\nversion: 1.8.0\n";
+    for (name, text) in [
+        ("Chart.yaml", about),
+        ("templates/all.yaml", KOORDINATOR),
+        ("templates/crds.yaml", &definitions),
+    ] {
+        fs::write(chart.join(name), text).unwrap();
+    }
+    let page = "docs/guides/migrate-from-koordinator.md";
+    play(rig, page, &BEFORE, &["helm uninstall koordinator --wait > /dev/null"]);
+}
+
 /// Images of the pages that stand for one that the rig has.
 const IMAGES: [(&str, &str); 1] = [("busybox:stable", "localhost/busybox:dev")];
 
 /// Types what a page says, and reads what it prints.
 pub(crate) fn follow(rig: &Rig, page: &str) {
+    play(rig, page, &[], &[]);
+}
+
+/// The same, with silent commands before and after.
+fn play(rig: &Rig, page: &str, before: &[&str], after: &[&str]) {
     let page = repository().join(page);
-    let steps = steps(&fs::read_to_string(&page).unwrap());
-    assert!(!steps.is_empty(), "{} has no commands", page.display());
+    let silent = |commands: &[&str]| -> Vec<Step> {
+        let step = |command: &&str| Step { command: (*command).to_owned(), output: String::new() };
+        commands.iter().map(step).collect()
+    };
+    let told = steps(&fs::read_to_string(&page).unwrap());
+    assert!(!told.is_empty(), "{} has no commands", page.display());
+    let steps = [silent(before), told, silent(after)].concat();
     let examples = examples();
     let site = rig.home().join("site.yaml");
     fs::write(&site, self::site(rig)).unwrap();
@@ -47,6 +85,7 @@ pub(crate) fn follow(rig: &Rig, page: &str) {
         session.link(Path::new(TIDEPOOL), "bin/tidepool");
         session.link(&helm(rig), "bin/helm");
         session.link(&site, "site.yaml");
+        session.link(&rig.home().join("koordinator"), "koordinator");
         for Step { command, output } in &steps {
             let step = Step { command: here(command), output: here(output) };
             let difference = session.check(&step).await;

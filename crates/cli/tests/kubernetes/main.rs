@@ -51,6 +51,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario::new("guides::first_batch_job", guides::first_batch_job),
     Scenario::new("uninstall::the_guide_leaves_nothing", uninstall::nothing_left),
     Scenario::new("guides::install_on_a_cluster", guides::install_on_a_cluster),
+    Scenario::new("guides::migrate_from_koordinator", guides::migrate_from_koordinator),
 ];
 
 fn main() -> ExitCode {
