@@ -42,6 +42,9 @@ pub(super) fn call(name: &str, arguments: Vec<Value>) -> Answer {
         ("splitList", [Value::String(separator), Value::String(text)]) => {
             Ok(Value::Array(text.split(separator.as_str()).map(Value::from).collect()))
         }
+        ("contains", [Value::String(part), Value::String(text)]) => {
+            Ok(Value::Bool(text.contains(part.as_str())))
+        }
         ("trimSuffix", [Value::String(suffix), Value::String(text)]) => {
             Ok(Value::from(text.strip_suffix(suffix.as_str()).unwrap_or(text)))
         }
@@ -74,6 +77,7 @@ const KNOWN: &[&str] = &[
     "base",
     "splitList",
     "trimSuffix",
+    "contains",
 ];
 
 fn to_yaml(value: &Value) -> Answer {

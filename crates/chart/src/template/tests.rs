@@ -78,6 +78,7 @@ fn templates_say_what_go_says() {
         ),
         ("an element", "{{ index .Values.list 1 }}{{ index .Values.map \"b\" }}", "y2"),
         ("split", "{{ splitList \".\" \"a.b\" | first }}", "a"),
+        ("a part", "{{ if contains \"we\" .Values.name }}y{{ end }}", "y"),
         (
             "no cluster",
             "{{ if lookup \"v1\" \"ConfigMap\" \"n\" \"x\" }}y{{ else }}n{{ end }}",
