@@ -98,7 +98,8 @@ pub(crate) fn survives_but(rig: &Rig, changed: &str) {
 
 /// The cluster as it was before there was a Koordinator.
 pub(crate) fn remove(rig: &Rig) {
-    rig.kubectl(&["delete", "namespace", SYSTEM, "--timeout=60s"]).done();
+    let gone = ["--ignore-not-found", "--timeout=90s"];
+    rig.kubectl(&[&["delete", "namespace", SYSTEM], &gone[..]].concat()).done();
     let definitions = rig.tidepool(&["install", "crds"]).done();
-    rig.with_file(&["delete", "--timeout=60s"], &definitions).done();
+    rig.with_file(&[&["delete"], &gone[..]].concat(), &definitions).done();
 }

@@ -6,14 +6,40 @@ use std::path::{Path, PathBuf};
 
 use testkit::kubectl::{Session, Step, steps};
 
-use crate::rig::{Rig, TIDEPOOL, repository};
+use crate::existing;
+use crate::rig::{Rig, SYSTEM, TIDEPOOL, repository};
 
 pub(crate) fn first_batch_job(rig: &Rig) {
     rig.clear();
     follow(rig, "docs/guides/first-batch-job.md");
 }
 
-/// What the operator of this cluster has to say besides.
+pub(crate) fn install_on_a_cluster(rig: &Rig) {
+    start_over(rig);
+    follow(rig, "docs/guides/install-on-a-cluster.md");
+}
+
+/// Over a release that has what Koordinator's chart makes, and that somebody has worked with.
+pub(crate) fn migrate_from_koordinator(rig: &Rig) {
+    start_over(rig);
+    let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kubernetes/koordinator");
+    let set = ["--set", "manager.replicas=2"];
+    rig.helm(&[&["install", "koordinator", chart.to_str().unwrap()], &set[..]].concat()).done();
+    rig.configure("colocation-config", r#"{"enable": true, "cpuReclaimThresholdPercent": 55}"#);
+    follow(rig, "docs/guides/migrate-from-koordinator.md");
+    let descheduler = rig.get(&["configmap", "koord-descheduler-config", "-n", SYSTEM]).unwrap();
+    assert!(descheduler["data"]["koord-descheduler-config"].is_string(), "{descheduler}");
+}
+
+/// Takes away the installation, and what it leaves to its users.
+fn start_over(rig: &Rig) {
+    for namespace in [SYSTEM, "default"] {
+        rig.helm(&["uninstall", "tidepool", "-n", namespace, "--ignore-not-found"]).done();
+    }
+    existing::remove(rig);
+}
+
+/// What the operator of this cluster writes into a values file.
 fn site(rig: &Rig) -> String {
     let root = rig.cgroup_root();
     format!(
@@ -22,57 +48,14 @@ fn site(rig: &Rig) -> String {
     )
 }
 
-/// On a cluster without us, and it leaves it so.
-pub(crate) fn install_on_a_cluster(rig: &Rig) {
-    follow(rig, "docs/guides/install-on-a-cluster.md");
-}
-
-/// A chart that stands for Koordinator's.
-const KOORDINATOR: &str = include_str!("koordinator.yaml");
-
-/// What was installed, and what its operator has changed since.
-const BEFORE: [&str; 2] = [
-    "helm install koordinator koordinator --wait > /dev/null",
-    "kubectl patch configmap slo-controller-config -n koordinator-system --type=merge -p \
-     '{\"data\":{\"colocation-config\":\"{\\\"enable\\\": true, \
-     \\\"cpuReclaimThresholdPercent\\\": 55}\"}}' > /dev/null",
-];
-
-/// On a cluster without us.
-pub(crate) fn migrate_from_koordinator(rig: &Rig) {
-    let chart = rig.home().join("koordinator");
-    fs::create_dir_all(chart.join("templates")).unwrap();
-    let definitions = rig.tidepool(&["install", "crds"]).done();
-    let about = "apiVersion: v2\nname: koordinator\nversion: 1.8.0\n";
-    for (name, text) in [
-        ("Chart.yaml", about),
-        ("templates/all.yaml", KOORDINATOR),
-        ("templates/crds.yaml", &definitions),
-    ] {
-        fs::write(chart.join(name), text).unwrap();
-    }
-    let page = "docs/guides/migrate-from-koordinator.md";
-    play(rig, page, &BEFORE, &["helm uninstall koordinator --wait > /dev/null"]);
-}
-
 /// Images of the pages that stand for one that the rig has.
 const IMAGES: [(&str, &str); 1] = [("busybox:stable", "localhost/busybox:dev")];
 
 /// Types what a page says, and reads what it prints.
 pub(crate) fn follow(rig: &Rig, page: &str) {
-    play(rig, page, &[], &[]);
-}
-
-/// The same, with silent commands before and after.
-fn play(rig: &Rig, page: &str, before: &[&str], after: &[&str]) {
     let page = repository().join(page);
-    let silent = |commands: &[&str]| -> Vec<Step> {
-        let step = |command: &&str| Step { command: (*command).to_owned(), output: String::new() };
-        commands.iter().map(step).collect()
-    };
-    let told = steps(&fs::read_to_string(&page).unwrap());
-    assert!(!told.is_empty(), "{} has no commands", page.display());
-    let steps = [silent(before), told, silent(after)].concat();
+    let steps = steps(&fs::read_to_string(&page).unwrap());
+    assert!(!steps.is_empty(), "{} has no commands", page.display());
     let examples = examples();
     let site = rig.home().join("site.yaml");
     fs::write(&site, self::site(rig)).unwrap();
@@ -85,7 +68,8 @@ fn play(rig: &Rig, page: &str, before: &[&str], after: &[&str]) {
         session.link(Path::new(TIDEPOOL), "bin/tidepool");
         session.link(&helm(rig), "bin/helm");
         session.link(&site, "site.yaml");
-        session.link(&rig.home().join("koordinator"), "koordinator");
+        // A release is where it was installed, not where the page's pods are.
+        session.set("HELM_NAMESPACE", "default");
         for Step { command, output } in &steps {
             let step = Step { command: here(command), output: here(output) };
             let difference = session.check(&step).await;
