@@ -290,7 +290,10 @@ async fn reconcile(
 
 #[cfg(test)]
 mod tests {
+    use prometheus::Registry;
+
     use super::*;
+    use crate::instruments::Instruments;
 
     fn profile(ratio: Option<&str>) -> ElasticQuotaProfile {
         serde_json::from_value(json!({
@@ -358,5 +361,46 @@ mod tests {
         IS_ROOT.remove(&mut found.metadata);
         let patch = change(&found, &wanted).expect("a label too few");
         assert_eq!(patch["metadata"]["labels"][IS_ROOT.name], "true");
+    }
+
+    /// A server that refuses to create, and says whether the quota is there.
+    fn refusing(is_there: bool) -> kube::Client {
+        let service = tower::service_fn(
+            move |request: http::Request<kube::client::Body>| async move {
+                let (code, body) = match request.method().as_str() {
+                    "GET" if is_there => (200, json!(wanted(&profile(None), &nodes()))),
+                    "GET" => (
+                        404,
+                        json!({"kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound", "message": "no"}),
+                    ),
+                    "POST" => (
+                        400,
+                        json!({"kind": "Status", "status": "Failure", "code": 400, "reason": "BadRequest", "message": "exists"}),
+                    ),
+                    _ => (200, json!(profile(None))),
+                };
+                let body = kube::client::Body::from(body.to_string().into_bytes());
+                Ok::<_, tower::BoxError>(http::Response::builder().status(code).body(body)?)
+            },
+        );
+        kube::Client::new(service, "default")
+    }
+
+    #[tokio::test]
+    async fn a_quota_that_the_watch_has_not_told_of_is_no_failure() {
+        for (is_there, want) in [(true, true), (false, false)] {
+            let shared = Shared {
+                client: refusing(is_there),
+                caches: crate::caches::Caches::new(),
+                configs: crate::intake::channel().1,
+                leadership: crate::leader::Leadership::alone(),
+                instruments: Instruments::register(&Registry::new()).unwrap(),
+                clock: crate::Clock::system(),
+                patience: crate::shared::PATIENCE,
+            };
+            let quota = wanted(&profile(None), &nodes());
+            let kept = reconcile(&shared, &World::default(), &profile(None), &quota).await;
+            assert_eq!(kept.is_ok(), want, "there: {is_there}");
+        }
     }
 }
