@@ -1,5 +1,6 @@
 //! The repository's own chores: tests, layer check, generated pages, fuzzing.
 
+mod bench_cluster;
 mod browser;
 mod child;
 mod debian;
@@ -107,6 +108,12 @@ enum Chore {
         #[command(subcommand)]
         chore: kube::Chore,
     },
+    /// Compare schedulers on one API server, and API servers under one binder
+    ///
+    /// Needs what `kube` needs, and a machine that does nothing else.
+    #[command(after_help = "Examples:\n  cargo xtask bench-cluster --nodes 1000 --rounds 3\n  \
+                      cargo xtask bench-cluster --nodes 50 --pods 200 --program target/debug/tidepool")]
+    BenchCluster(bench_cluster::Plan),
     /// Make the container image as a tar file, without a registry
     #[command(after_help = "Examples:\n  cargo xtask image\n  \
                       cargo xtask image --output tidepool.tar")]
@@ -199,6 +206,10 @@ fn run(chore: Chore) -> Result<bool> {
                 browser::renew_images(&repository)?;
             }
             Ok(tally.is_green())
+        }
+        Chore::BenchCluster(plan) => {
+            bench_cluster::run(&repository, &plan)?;
+            Ok(true)
         }
         Chore::Image { output } => {
             kube::image::release(&repository, &output)?;

@@ -1,7 +1,8 @@
 //! Do the measurements run, and print what they promise?
 
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
@@ -88,12 +89,47 @@ fn pods_are_bound_through_the_api_beside_a_binder_that_decides_nothing() {
     }
 }
 
+fn drive(arguments: &[&str]) -> std::process::Output {
+    Command::new(TIDEPOOL)
+        .args(["bench", "cluster", "drive", "--embedded", "memory", "--nodes", "20", "--json"])
+        .args(arguments)
+        .output()
+        .expect("the binary was built with this test")
+}
+
 #[test]
-fn binders_are_compared_on_a_server_of_its_own() {
-    let dir = tempfile::tempdir().expect("temporary files can be made");
+fn a_binder_is_measured_with_pods_that_wait_and_pods_that_come() {
+    let null = ["bench", "cluster", "bind"];
+    let ours = ["scheduler", "--no-leader-election", "--address", "127.0.0.1:0"];
+    for (name, binder) in [("any", &null[..]), ("koord-scheduler", &ours[..])] {
+        let pods = ["--pods", "60", "--steady-pods", "20", "--scheduler-name", name];
+        let output = drive(&[&pods[..], &["--", TIDEPOOL], binder].concat());
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{binder:?}: {errors}");
+        let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+        for key in ["created_per_s", "pods_per_s", "start_s", "binder_mib", "server_mib"] {
+            assert!(is_positive(&report, key), "{key} in {report}");
+        }
+        for key in ["binder_cpu_s", "server_cpu_s", "quiet_s"] {
+            assert!(report[key].is_f64(), "{key} in {report}");
+        }
+        assert!(is_positive(&report["steady"], "p99_ms"), "{report}");
+    }
+}
+
+#[test]
+fn a_binder_that_ends_is_an_error_with_its_last_words() {
+    let output = drive(&["--pods", "1", "--", TIDEPOOL, "no-such-command"]);
+    assert_eq!(output.status.code(), Some(2));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("the binder ended") && errors.contains("no-such-command"), "{errors}");
+}
+
+/// A server on loopback, until its standard input ends.
+fn server(dir: &Path) -> Child {
     let mut server = Command::new(TIDEPOOL)
         .args(["bench", "api-server", "--store", "memory", "--dir"])
-        .arg(dir.path())
+        .arg(dir)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -101,57 +137,39 @@ fn binders_are_compared_on_a_server_of_its_own() {
     let said = server.stdout.take().expect("it is a pipe");
     let ready = BufReader::new(said).lines().next().expect("it says that it is ready");
     assert_eq!(ready.expect("it is text"), "ready");
+    server
+}
+
+#[test]
+fn a_cluster_is_filled_used_and_cleared() {
+    let dir = tempfile::tempdir().expect("temporary files can be made");
+    let mut server = server(dir.path());
     let kubeconfig = dir.path().join("kubeconfig");
-    let kubeconfig = kubeconfig.to_str().expect("the path is text");
-    let cluster = |arguments: &[&str], more: &[&str]| {
+    let run = |arguments: &[&str]| {
         let output = Command::new(TIDEPOOL)
-            .args(["bench", "cluster"])
             .args(arguments)
-            .args(["--kubeconfig", kubeconfig])
-            .args(more)
+            .env("KUBECONFIG", &kubeconfig)
             .output()
             .expect("the binary was built with this test");
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{arguments:?}: {errors}");
-        output.stdout
+        String::from_utf8(output.stdout).expect("it is text")
+    };
+    let count = |kind: &str| {
+        let list: Value = serde_json::from_str(&run(&["get", kind, "-A", "-o", "json"]))
+            .expect("one JSON object");
+        list["items"].as_array().map(Vec::len)
     };
 
-    cluster(&["fill", "--nodes", "20"], &[]);
-    let pid = server.id().to_string();
-    let drive = ["drive", "--pods", "60", "--steady-pods", "20", "--json", "--server-pid", &pid];
-    let null = ["--", TIDEPOOL, "bench", "cluster", "bind", "--kubeconfig", kubeconfig];
-    let ours = [
-        "--scheduler-name",
-        "koord-scheduler",
-        "--",
-        TIDEPOOL,
-        "scheduler",
-        "--no-leader-election",
-        "--address",
-        "127.0.0.1:0",
-        "--kubeconfig",
-        kubeconfig,
-    ];
-    for binder in [&null[..], &ours[..]] {
-        let report: Value =
-            serde_json::from_slice(&cluster(&drive, binder)).expect("one JSON object");
-        for key in ["created_per_s", "pods_per_s", "start_s", "binder_mib", "server_mib"] {
-            assert!(is_positive(&report, key), "{key} in {report}");
-        }
-        assert!(is_positive(&report["steady"], "p99_ms"), "{report}");
-    }
+    run(&["bench", "cluster", "fill", "--nodes", "3"]);
+    run(&["bench", "cluster", "fill", "--nodes", "5"]);
+    assert_eq!(count("nodes"), Some(5));
+    let drive = ["bench", "cluster", "drive", "--pods", "20", "--rate", "0", "--", TIDEPOOL];
+    let text = run(&[&drive[..], &["bench", "cluster", "bind"]].concat());
+    assert!(text.starts_with("20 pods: "), "{text}");
+    run(&["bench", "cluster", "clear"]);
+    assert_eq!((count("nodes"), count("pods")), (Some(0), Some(0)));
 
-    // A binder that ends is a failure, and says why.
-    let output = Command::new(TIDEPOOL)
-        .args(["bench", "cluster", "drive", "--pods", "1", "--kubeconfig", kubeconfig, "--"])
-        .args([TIDEPOOL, "no-such-command"])
-        .output()
-        .expect("the binary was built with this test");
-    assert_eq!(output.status.code(), Some(2));
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(errors.contains("the binder ended") && errors.contains("no-such-command"), "{errors}");
-
-    cluster(&["clear"], &[]);
     drop(server.stdin.take());
     server.wait().expect("it ends with its input");
 }

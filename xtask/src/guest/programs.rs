@@ -33,7 +33,16 @@ pub(crate) fn init(repository: &Repository) -> Result<Program> {
 
 /// Builds a program as the tests do: the same selection has the same features.
 pub(crate) fn binary(repository: &Repository, name: &str) -> Result<Program> {
-    let text = cargo(repository, &["build", "--workspace", "--bin", name])?;
+    one(repository, name, &["build", "--workspace", "--bin", name])
+}
+
+/// Builds a program as its users do.
+pub(crate) fn release(repository: &Repository, name: &str) -> Result<Program> {
+    one(repository, name, &["build", "--release", "--bin", name])
+}
+
+fn one(repository: &Repository, name: &str, arguments: &[&str]) -> Result<Program> {
+    let text = cargo(repository, arguments)?;
     let mut built = executables(&text, false)?;
     ensure!(built.len() == 1, "{name} is {} programs instead of one", built.len());
     built.pop().with_context(|| format!("{name} was not built"))

@@ -12,7 +12,7 @@
 mod fanout;
 mod load;
 mod objects;
-mod scratch;
+pub(super) mod scratch;
 pub(crate) mod server;
 mod start;
 

@@ -5,16 +5,16 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 
 #[derive(Debug)]
-pub(super) struct Scratch(PathBuf);
+pub(in crate::bench) struct Scratch(PathBuf);
 
 impl Scratch {
-    pub(super) fn new() -> anyhow::Result<Self> {
+    pub(in crate::bench) fn new() -> anyhow::Result<Self> {
         let dir = std::env::temp_dir().join(format!("tidepool-bench-{}", std::process::id()));
         std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
         Ok(Self(dir))
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(in crate::bench) fn path(&self) -> &Path {
         &self.0
     }
 }

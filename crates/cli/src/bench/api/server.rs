@@ -69,7 +69,7 @@ pub(super) fn store_dir(dir: &Path) -> PathBuf {
 
 /// A running server; dropping it kills it, as a crash would.
 #[derive(Debug)]
-pub(super) struct Server {
+pub(in crate::bench) struct Server {
     child: Child,
     dir: PathBuf,
     /// From the start of the process until it served.
@@ -77,7 +77,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) fn start(store: StoreKind, dir: &Path) -> anyhow::Result<Self> {
+    pub(in crate::bench) fn start(store: StoreKind, dir: &Path) -> anyhow::Result<Self> {
         let kind = match store {
             StoreKind::Memory => "memory",
             StoreKind::Disk => "disk",
@@ -99,12 +99,16 @@ impl Server {
         Ok(server)
     }
 
-    pub(super) fn pid(&self) -> u32 {
+    pub(in crate::bench) fn pid(&self) -> u32 {
         self.child.id()
     }
 
+    pub(in crate::bench) fn kubeconfig(&self) -> PathBuf {
+        self.dir.join("kubeconfig")
+    }
+
     pub(super) async fn config(&self) -> anyhow::Result<Config> {
-        configuration(&self.dir.join("kubeconfig")).await
+        configuration(&self.kubeconfig()).await
     }
 }
 

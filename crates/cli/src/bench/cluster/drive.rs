@@ -15,7 +15,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -30,8 +30,11 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::Target;
-use super::objects::{NAMESPACE, make_pods, pod, remove_pods};
+use super::objects::{NAMESPACE, make_nodes, make_pods, pod, remove_pods};
 use super::sight::Sightings;
+use crate::bench::api::StoreKind;
+use crate::bench::api::scratch::Scratch;
+use crate::bench::api::server::Server;
 use crate::bench::percentile_ms;
 use crate::bench::process::{Memory, cpu, memory_mib};
 use crate::output;
@@ -47,12 +50,18 @@ const UNTIL_QUIET: Duration = Duration::from_secs(120);
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
-  tidepool bench cluster drive --pods 200 --rate 0 -- tidepool bench cluster bind
+  tidepool bench cluster drive --embedded memory --nodes 100 -- tidepool bench cluster bind
   tidepool bench cluster drive --scheduler-name koord-scheduler --json -- \\
     tidepool scheduler --no-leader-election --address 127.0.0.1:0")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     target: Target,
+    /// Start a fresh embedded API instead, with objects in memory or on disk
+    #[arg(long, value_enum, value_name = "STORE", conflicts_with_all = ["kubeconfig", "server_pid"])]
+    embedded: Option<StoreKind>,
+    /// With --embedded: nodes in it
+    #[arg(long, default_value_t = 1_000, requires = "embedded")]
+    nodes: u32,
     /// Pods that wait when the binder starts
     #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..))]
     pods: u32,
@@ -71,7 +80,7 @@ pub(crate) struct Arguments {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// The binder, with its arguments
+    /// The binder, with its arguments; $KUBECONFIG tells it where the cluster is
     #[arg(last = true, required = true, value_name = "BINDER")]
     binder: Vec<String>,
 }
@@ -125,12 +134,25 @@ impl fmt::Display for Report {
 }
 
 impl Arguments {
-    pub(super) async fn run(self) -> anyhow::Result<()> {
-        let client = self.target.connect().await?;
-        remove_pods(&client).await?;
-        let measured = self.measure(&client).await;
-        remove_pods(&client).await?;
-        let report = measured?;
+    pub(super) async fn run(mut self) -> anyhow::Result<()> {
+        let report = match self.embedded {
+            None => {
+                let client = self.target.connect().await?;
+                remove_pods(&client).await?;
+                let measured = self.measure(&client).await;
+                remove_pods(&client).await?;
+                measured?
+            }
+            Some(store) => {
+                let dir = Scratch::new()?;
+                let server = Server::start(store, dir.path())?;
+                self.target.kubeconfig = Some(server.kubeconfig());
+                self.server_pid = vec![server.pid()];
+                let client = self.target.connect().await?;
+                make_nodes(&client, self.nodes).await?;
+                self.measure(&client).await?
+            }
+        };
         match self.json {
             true => output::print_as(output::Format::Json, &report),
             false => output::print(&report.to_string()),
@@ -147,7 +169,7 @@ impl Arguments {
         for number in 0..self.pods {
             waiting.insert(pod(number, "")?.metadata.name.unwrap_or_default());
         }
-        let mut binder = Binder::start(&self.binder)?;
+        let mut binder = Binder::start(&self.binder, self.target.kubeconfig.as_deref())?;
         let started = Instant::now();
         waiting.remove(&binder.next(&mut sightings).await?);
         let first = Instant::now();
@@ -233,12 +255,13 @@ struct Binder {
 }
 
 impl Binder {
-    fn start(line: &[String]) -> anyhow::Result<Self> {
+    fn start(line: &[String], kubeconfig: Option<&Path>) -> anyhow::Result<Self> {
         let (program, arguments) = line.split_first().context("which binder?")?;
         let dir = tempfile::tempdir().context("cannot make a temporary directory")?;
         let complaints = dir.path().join("stderr");
         let child = Command::new(program)
             .args(arguments)
+            .envs(kubeconfig.map(|path| ("KUBECONFIG", path)))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(File::create(&complaints).context("cannot make a file for complaints")?)
