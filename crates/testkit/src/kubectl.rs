@@ -329,6 +329,7 @@ impl Session {
             (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "<time>"),
             (r"(Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d \w{3} \d{4} \d\d:\d\d:\d\d \+\d{4}", "<time>"),
             (r"\b(process )\d+", "${1}<pid>"),
+            (r"\b\d+( kernel files)", "<count>${1}"),
             (r"resourceVersion: .\d+.", "resourceVersion: <revision>"),
             (r"(Resource Version: +)\d+", "${1}<revision>"),
             (

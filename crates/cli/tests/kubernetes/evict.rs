@@ -48,14 +48,14 @@ pub(crate) fn hog(rig: &Rig) {
     let percent = (used() - 3).max(2);
     let tight = json!({"clusterStrategy": {"enable": true,
         "memoryEvictThresholdPercent": percent, "memoryEvictLowerPercent": percent - 1}});
-    rig.configure("resource-threshold-config", &tight);
+    rig.configure("resource-threshold-config", &tight.to_string());
 
     until(rig, "the hog has left", || {
         let left = pods(rig, WORK, "app=hog")?;
         let is_leaving = |pod: &Value| !pod["metadata"]["deletionTimestamp"].is_null();
         if left.iter().all(is_leaving) { Ok(()) } else { Err(left.iter().map(brief).collect()) }
     });
-    rig.configure("resource-threshold-config", &threshold());
+    rig.configure("resource-threshold-config", &threshold().to_string());
     until(rig, "it was told, and others heard of it", || {
         let told = events(rig, WORK, "hog");
         let has = |reason: &str| told.iter().any(|event| event.starts_with(reason));

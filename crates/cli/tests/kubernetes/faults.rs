@@ -131,13 +131,13 @@ pub(crate) fn leader(rig: &Rig) {
     });
     // The new leader does the work: nodes follow the configuration.
     let percent = json!({"clusterStrategy": {"enable": true, "cpuSuppressThresholdPercent": 66}});
-    rig.configure("resource-threshold-config", &percent);
+    rig.configure("resource-threshold-config", &percent.to_string());
     until(rig, "the node is told of a new configuration", || {
         let slo = rig.get(&["nodeslo", NODE])?;
         let told = &slo["spec"]["resourceUsedThresholdWithBE"]["cpuSuppressThresholdPercent"];
         if told == 66 { Ok(()) } else { Err(told.to_string()) }
     });
-    rig.configure("resource-threshold-config", &crate::existing::threshold());
+    rig.configure("resource-threshold-config", &crate::existing::threshold().to_string());
 }
 
 /// All that runs on the node ends at once, and its control groups go: as near to a reboot as the

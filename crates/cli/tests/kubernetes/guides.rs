@@ -1,18 +1,51 @@
 //! Pages for people: does everything print what they say?
 
 use std::fs;
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
 use testkit::kubectl::{Session, Step, steps};
 
-use crate::rig::{Rig, TIDEPOOL, repository};
+use crate::existing;
+use crate::rig::{Rig, SYSTEM, TIDEPOOL, repository};
 
 pub(crate) fn first_batch_job(rig: &Rig) {
+    rig.clear();
     follow(rig, "docs/guides/first-batch-job.md");
 }
 
-pub(crate) fn turn_it_off(rig: &Rig) {
-    follow(rig, "docs/guides/turn-it-off.md");
+pub(crate) fn install_on_a_cluster(rig: &Rig) {
+    start_over(rig);
+    follow(rig, "docs/guides/install-on-a-cluster.md");
+}
+
+/// Over a release that has what Koordinator's chart makes, and that somebody has worked with.
+pub(crate) fn migrate_from_koordinator(rig: &Rig) {
+    start_over(rig);
+    let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kubernetes/koordinator");
+    let set = ["--set", "manager.replicas=2"];
+    rig.helm(&[&["install", "koordinator", chart.to_str().unwrap()], &set[..]].concat()).done();
+    rig.configure("colocation-config", r#"{"enable": true, "cpuReclaimThresholdPercent": 55}"#);
+    follow(rig, "docs/guides/migrate-from-koordinator.md");
+    let descheduler = rig.get(&["configmap", "koord-descheduler-config", "-n", SYSTEM]).unwrap();
+    assert!(descheduler["data"]["koord-descheduler-config"].is_string(), "{descheduler}");
+}
+
+/// Takes away the installation, and what it leaves to its users.
+fn start_over(rig: &Rig) {
+    for namespace in [SYSTEM, "default"] {
+        rig.helm(&["uninstall", "tidepool", "-n", namespace, "--ignore-not-found"]).done();
+    }
+    existing::remove(rig);
+}
+
+/// What the operator of this cluster writes into a values file.
+fn site(rig: &Rig) -> String {
+    let root = rig.cgroup_root();
+    format!(
+        "image: {{host: localhost, tag: dev}}\n\
+         koordlet: {{cgroup: {{driver: cgroupfs, root: {root}}}}}\n"
+    )
 }
 
 /// Images of the pages that stand for one that the rig has.
@@ -20,11 +53,12 @@ const IMAGES: [(&str, &str); 1] = [("busybox:stable", "localhost/busybox:dev")];
 
 /// Types what a page says, and reads what it prints.
 pub(crate) fn follow(rig: &Rig, page: &str) {
-    rig.clear();
     let page = repository().join(page);
     let steps = steps(&fs::read_to_string(&page).unwrap());
     assert!(!steps.is_empty(), "{} has no commands", page.display());
     let examples = examples();
+    let site = rig.home().join("site.yaml");
+    fs::write(&site, self::site(rig)).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let config = fs::read_to_string(rig.kubeconfig()).unwrap();
@@ -32,7 +66,10 @@ pub(crate) fn follow(rig: &Rig, page: &str) {
         session.link(examples.path(), "examples");
         session.link(&repository().join("deploy"), "deploy");
         session.link(Path::new(TIDEPOOL), "bin/tidepool");
-        session.link(&rig.program("helm"), "bin/helm");
+        session.link(&helm(rig), "bin/helm");
+        session.link(&site, "site.yaml");
+        // A release is where it was installed, not where the page's pods are.
+        session.set("HELM_NAMESPACE", "default");
         for Step { command, output } in &steps {
             let step = Step { command: here(command), output: here(output) };
             let difference = session.check(&step).await;
@@ -40,6 +77,16 @@ pub(crate) fn follow(rig: &Rig, page: &str) {
         }
         session.tidy().await;
     });
+}
+
+/// Helm without what it tells the authors of charts: that links in one were followed.
+fn helm(rig: &Rig) -> PathBuf {
+    let (script, program) = (rig.home().join("helm"), rig.program("helm"));
+    let quiet = "2>&1 >&3 | grep -v '^walk.go:' >&2";
+    let text = format!("#!/bin/sh\n{{ {} \"$@\" {quiet}; }} 3>&1\n", program.display());
+    fs::write(&script, text).unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    script
 }
 
 fn here(text: &str) -> String {

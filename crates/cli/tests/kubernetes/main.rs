@@ -49,8 +49,9 @@ const SCENARIOS: &[Scenario] = &[
     Scenario::new("faults::the_node_is_reborn", faults::reboot),
     Scenario::new("switch::off_gives_every_file_back", switch::off_and_on),
     Scenario::new("guides::first_batch_job", guides::first_batch_job),
-    Scenario::new("guides::turn_it_off", guides::turn_it_off),
-    Scenario::new("uninstall::nothing_is_left", uninstall::nothing_left),
+    Scenario::new("uninstall::the_guide_leaves_nothing", uninstall::nothing_left),
+    Scenario::new("guides::install_on_a_cluster", guides::install_on_a_cluster),
+    Scenario::new("guides::migrate_from_koordinator", guides::migrate_from_koordinator),
 ];
 
 fn main() -> ExitCode {

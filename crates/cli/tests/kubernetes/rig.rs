@@ -147,8 +147,8 @@ impl Rig {
 
     /// Sets a key of the cluster's configuration.
     #[track_caller]
-    pub(crate) fn configure(&self, key: &str, value: &Value) {
-        let patch = serde_json::json!({"data": {key: value.to_string()}}).to_string();
+    pub(crate) fn configure(&self, key: &str, value: &str) {
+        let patch = serde_json::json!({"data": {key: value}}).to_string();
         let words = ["patch", "configmap", "slo-controller-config", "-n", SYSTEM, "--type=merge"];
         self.kubectl(&[&words[..], &["-p", &patch]].concat()).done();
     }

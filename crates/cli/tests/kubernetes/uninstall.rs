@@ -6,9 +6,12 @@ use regex::Regex;
 use serde_json::Value;
 
 use crate::kernel::Kernel;
-use crate::rbac;
 use crate::rig::{NODE, Rig, SYSTEM};
 use crate::seen::{ready, until};
+use crate::{classes, existing, guides, rbac};
+
+/// What stays with the namespace, as the guide says.
+const KEPT: [&str; 2] = [r#""Lease" "koord-scheduler""#, r#""Lease" "koordinator-manager""#];
 
 /// The values of each file, whichever container of the pod has it: containers come and go.
 fn by_name(settings: &BTreeMap<String, String>) -> BTreeMap<String, BTreeSet<String>> {
@@ -22,18 +25,14 @@ fn by_name(settings: &BTreeMap<String, String>) -> BTreeMap<String, BTreeSet<Str
 }
 
 pub(crate) fn nothing_left(rig: &Rig) {
-    rig.clear();
     rbac::nobody_was_denied(rig);
-    let off = rig.tidepool(&["off", "--cluster", "--reason", "uninstalled"]).done();
-    assert_eq!(off, format!("{NODE}: off; every kernel file is as it was found\n"));
-    withdraw(rig);
-    rig.helm(&["uninstall", "tidepool", "-n", SYSTEM, "--wait", "--timeout=90s"]).done();
-    let on = rig.tidepool(&["on", "--cluster"]).done();
-    assert_eq!(on, format!("{NODE}: on\n"), "the annotation goes, too");
-
+    // Work that runs on while everything around it goes.
+    classes::deploy(rig);
+    classes::until_arranged(rig);
+    guides::follow(rig, "docs/guides/turn-it-off.md");
     until(rig, "no object of ours is left", || {
         let left = left(rig)?;
-        if left.is_empty() { Ok(()) } else { Err(left.join("\n")) }
+        if left == KEPT { Ok(()) } else { Err(left.join("\n")) }
     });
     let node = rig.get(&["node", NODE]).unwrap();
     for map in
@@ -49,20 +48,14 @@ pub(crate) fn nothing_left(rig: &Rig) {
         let ours: Vec<_> = map.keys().filter(is_ours).collect();
         assert!(ours.is_empty(), "{ours:?}");
     }
+    classes::deploy(rig);
     let bystander = ready(rig, "default", "app=bystander", 1).remove(0);
     let kernel = Kernel::of(rig);
     let now = kernel.settings(&kernel.pod(&bystander));
     assert_eq!(by_name(&now), by_name(&rig.before.borrow()));
-}
-
-/// Lends nothing any more, and waits until the node says so.
-fn withdraw(rig: &Rig) {
-    rig.configure("colocation-config", &serde_json::json!({"enable": false}));
-    until(rig, "the node lends nothing", || {
-        let node = rig.get(&["node", NODE])?;
-        let shown = node["status"]["allocatable"].to_string();
-        if shown.contains("batch-") { Err(shown) } else { Ok(()) }
-    });
+    existing::survives_but(rig, "colocation-config");
+    rig.clear();
+    existing::remove(rig);
 }
 
 /// Everything in the cluster that the install has brought and that is not its users'.
