@@ -34,6 +34,7 @@ mod pending;
 pub mod profile;
 mod sample;
 pub mod secure;
+mod versions;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

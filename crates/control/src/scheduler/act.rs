@@ -16,7 +16,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::protocol::pod::SCHEDULER_NAME;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
     Binding, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod,
@@ -36,6 +35,7 @@ use tracing::{debug, warn};
 
 use super::extender::Extenders;
 use super::instruments::Instruments;
+use super::versions::scheduler_of;
 use crate::leader::Leadership;
 
 /// How often a write is tried that failed in passing.
@@ -45,8 +45,6 @@ const LAST_PAUSE: Duration = Duration::from_secs(1);
 /// How often claims are looked at while volumes are made.
 const CLAIM_PAUSE: Duration = Duration::from_millis(500);
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
-/// Whose pods those are that name nobody.
-const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
 /// Writes for the leader.
 #[derive(Clone)]
@@ -57,7 +55,7 @@ pub(super) struct Hands {
     pub(super) patience: Duration,
     /// How long volumes may take.
     pub(super) volume_patience: Duration,
-    /// Look at every pod once more before anything is written onto it.
+    /// Write nothing onto a pod that is not ours any more.
     pub(super) looks_again: bool,
     pub(super) extenders: Arc<Extenders>,
     pub(super) instruments: Instruments,
@@ -68,6 +66,8 @@ pub(super) struct Hands {
 #[derive(Debug)]
 pub(super) struct Task<'a> {
     pub(super) pod: &'a PodRef,
+    /// The version in which it is free and ours.
+    pub(super) seen: Option<&'a str>,
     pub(super) profile: &'a str,
     pub(super) node: &'a str,
     pub(super) patch: &'a PodPatch,
@@ -173,8 +173,11 @@ impl Hands {
 
     /// Writes what plugins want written, prepares volumes and binds.
     pub(super) async fn place(&self, task: &Task<'_>) -> Result<(), BindFailure> {
-        let Task { pod, profile, node, patch, volumes, binder } = task;
-        if self.looks_again {
+        let Task { pod, seen, profile, node, patch, volumes, binder } = task;
+        let is_plain = patch.is_empty() && volumes.is_empty() && binder.is_none();
+        // A binding that holds for this version only is as good as a look, and one request less.
+        let version = seen.filter(|_| is_plain && self.looks_again);
+        if self.looks_again && version.is_none() {
             self.check(pod, profile).await?;
         }
         if !patch.is_empty() || !volumes.is_empty() {
@@ -185,9 +188,10 @@ impl Hands {
             prepared?;
         }
         let start = Instant::now();
-        let bound = match binder {
-            None => self.bind(pod, node).await,
-            Some(extender) => self.let_bind(*extender, pod, node).await,
+        let bound = match (binder, version) {
+            (None, None) => self.bind(pod, node).await,
+            (None, Some(version)) => self.bind_as_seen(pod, profile, node, version).await,
+            (Some(extender), _) => self.let_bind(*extender, pod, node).await,
         };
         self.instruments.wrote(Point::Bind, bound.is_ok(), profile, start.elapsed());
         bound
@@ -217,9 +221,7 @@ impl Hands {
             Ok(None) => return Err(BindFailure::Gone),
             Err(failure) => return Err(BindFailure::Error(failure.to_string())),
         };
-        let named = found.spec.as_ref().and_then(|spec| spec.scheduler_name.clone());
-        let scheduler = SCHEDULER_NAME.get(&found.metadata).or(named);
-        let is_ours = scheduler.as_deref().unwrap_or(DEFAULT_SCHEDULER) == profile;
+        let is_ours = scheduler_of(&found) == profile;
         match sight(&found, pod) {
             Sight::Free if is_ours => Ok(()),
             Sight::Free | Sight::Gone | Sight::BoundTo(_) => Err(BindFailure::Gone),
@@ -256,14 +258,43 @@ impl Hands {
         }
     }
 
+    /// Binds a pod that has not changed. One that has is looked at once more, and bound if it is
+    /// still ours.
+    async fn bind_as_seen(
+        &self,
+        pod: &PodRef,
+        profile: &str,
+        node: &str,
+        version: &str,
+    ) -> Result<(), BindFailure> {
+        let Err(failure) = self.post(pod, node, Some(version)).await else { return Ok(()) };
+        let is_conflict = failure.code() == Some(409);
+        match self.settle(pod, node, failure).await {
+            Err(BindFailure::Error(_)) if is_conflict => {
+                self.check(pod, profile).await?;
+                self.bind(pod, node).await
+            }
+            settled => settled,
+        }
+    }
+
     async fn bind(&self, pod: &PodRef, node: &str) -> Result<(), BindFailure> {
-        let binding = binding(pod, node);
+        match self.post(pod, node, None).await {
+            Ok(()) => Ok(()),
+            Err(failure) => self.settle(pod, node, failure).await,
+        }
+    }
+
+    /// Sends a binding, which may hold for one version only.
+    async fn post(&self, pod: &PodRef, node: &str, version: Option<&str>) -> Result<(), Failure> {
+        let binding = binding(pod, node, version);
         let (pods, params) = (self.pods(&pod.namespace), PostParams::default());
         let sent = pods.create_subresource::<_, Status>("binding", &pod.name, &params, &binding);
-        let failure = match self.send(sent).await {
-            Ok(_) => return Ok(()),
-            Err(failure) => failure,
-        };
+        self.send(sent).await.map(drop)
+    }
+
+    /// What a binding that was not acknowledged came to.
+    async fn settle(&self, pod: &PodRef, node: &str, failure: Failure) -> Result<(), BindFailure> {
         match failure.code() {
             Some(404) => return Err(BindFailure::Gone),
             Some(409) | None if !matches!(failure, Failure::Idle) => {}
@@ -418,12 +449,13 @@ fn name(pod: &PodRef) -> String {
     format!("{}/{}", pod.namespace, pod.name)
 }
 
-fn binding(pod: &PodRef, node: &str) -> Binding {
+fn binding(pod: &PodRef, node: &str, version: Option<&str>) -> Binding {
     Binding {
         metadata: ObjectMeta {
             name: Some(pod.name.clone()),
             namespace: Some(pod.namespace.clone()),
             uid: Some(pod.uid.to_string()),
+            resource_version: version.map(str::to_owned),
             ..ObjectMeta::default()
         },
         target: ObjectReference {

@@ -40,6 +40,7 @@ use super::monitor::Monitor;
 use super::notes::{Note, Notes};
 use super::pending::Pending;
 use super::sample::{self, Sample};
+use super::versions::Versions;
 use crate::Clock;
 use crate::leader::Leadership;
 
@@ -128,6 +129,7 @@ pub(super) struct Driver {
     look_again: Time,
     /// What extenders want to see.
     objects: Objects,
+    versions: Versions,
     /// Which attempts and which changes are timed.
     attempts: Sample,
     changes: Sample,
@@ -145,6 +147,7 @@ impl Driver {
     pub(super) fn new(parts: Parts) -> Self {
         Self {
             objects: Objects::new(&parts.extenders),
+            versions: Versions::default(),
             attempts: Sample::default(),
             changes: Sample::default(),
             parts,
@@ -293,6 +296,7 @@ impl Driver {
             self.parts.instruments.held_back(plugins, &profile, -1);
         }
         self.objects.see(&change);
+        self.versions.see(&change);
         self.parts.barrier.see(&change);
         let is_timed = self.changes.is_due();
         self.changes.count();
@@ -398,12 +402,14 @@ impl Driver {
         let hands = self.parts.hands.clone();
         let object = self.objects.pod(&attempt.pod.uid);
         let binder = object.and_then(|pod| self.parts.extenders.binder(&pod));
+        let seen = self.versions.of(&attempt.pod.uid, &attempt.scheduler_name);
         self.work.spawn(async move {
             let result = match &attempt.outcome {
                 Outcome::Place(place) => {
                     let Place { node, patch, volumes, .. } = &**place;
                     let (pod, profile) = (&attempt.pod, attempt.scheduler_name.as_str());
-                    hands.place(&Task { pod, profile, node, patch, volumes, binder }).await
+                    let seen = seen.as_deref();
+                    hands.place(&Task { pod, seen, profile, node, patch, volumes, binder }).await
                 }
                 _ => Ok(()),
             };

@@ -47,6 +47,30 @@ async fn a_pod_given_to_another_scheduler_meanwhile_is_not_bound() {
     }
 }
 
+#[tokio::test]
+async fn a_pod_that_changed_meanwhile_and_is_still_ours_is_bound_after_a_look() {
+    let rig = rig().await;
+    rig.add_node("n1", "4").await;
+    rig.add_pod("web", "1").await;
+    let pods = rig.pods();
+    rig.wire.before_binding(Box::new(move || {
+        let pods = pods.clone();
+        Box::pin(async move {
+            let patch = json!({"metadata": {"labels": {"team": "red"}}});
+            let params = PatchParams::default();
+            pods.patch("web", &params, &Patch::Merge(&patch)).await.expect("relabelled");
+        })
+    }));
+    let mut options = options();
+    options.gates.set(SchedulerGate::DynamicSchedulerCheck, true);
+    let scheduler = rig.schedule_with(options).await;
+    rig.until_pod("web", "bound", is_bound).await;
+    scheduler.stop().await;
+    let writes = rig.wire.take_writes();
+    let bindings = writes.iter().filter(|write| write.ends_with("/pods/web/binding")).count();
+    assert_eq!(bindings, 2, "the first one was for the pod as it had been: {writes:?}");
+}
+
 fn barred(patience: Duration) -> Options {
     let lease = Lease { retry: Duration::from_millis(100), ..Lease::default() };
     let mut options = options();

@@ -113,6 +113,14 @@ fn refuse(pod: &Value, binding: &Value) -> Result<(), Status> {
             meta::uid(pod)
         ));
     }
+    let version = meta::resource_version(binding);
+    if !version.is_empty() && version != meta::resource_version(pod) {
+        return conflict(format!(
+            "Precondition failed: ResourceVersion in precondition: {version}, ResourceVersion in \
+             object meta: {}",
+            meta::resource_version(pod)
+        ));
+    }
     if meta::is_deleting(pod) {
         return conflict(format!("pod {name} is being deleted, cannot be assigned to a host"));
     }
