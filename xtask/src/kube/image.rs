@@ -29,13 +29,15 @@ const LINKS: &[&str] = &["koordlet", "koord-manager", "koord-scheduler"];
 
 /// Makes the image that users run, static, as a tar file.
 pub(crate) fn release(repository: &Repository, output: &Path) -> Result<()> {
+    let program = programs::static_binary(repository, "tidepool")?;
     let work = output.with_extension("work");
     fs::create_dir_all(&work).with_context(|| format!("cannot make {}", work.display()))?;
     let tree = work.join("tree");
-    tidepool(&programs::static_binary(repository, "tidepool")?, &tree, &work)?;
     let name = concat!("localhost/tidepool:", env!("CARGO_PKG_VERSION"));
-    pack(&tree, name, &["/usr/bin/tidepool"], output)?;
+    let packed = tidepool(&program, &tree, &work)
+        .and_then(|()| pack(&tree, name, &["/usr/bin/tidepool"], output));
     remove(&work)?;
+    packed?;
     println!("{name} is in {}", output.display());
     println!("load it with: ctr --namespace k8s.io images import {}", output.display());
     Ok(())
