@@ -31,20 +31,20 @@ pub(crate) fn init(repository: &Repository) -> Result<Program> {
     built.pop().context("guest-init was not built")
 }
 
-/// Builds a program as the tests do: the same selection has the same features.
-pub(crate) fn binary(repository: &Repository, name: &str) -> Result<Program> {
-    one(repository, name, &["build", "--workspace", "--bin", name])
+/// The program as tests run it. It is built with one of them: alone it would have other features,
+/// and so would everything that it is made of.
+pub(crate) fn binary(repository: &Repository, name: &str, test: &str) -> Result<Program> {
+    let text = cargo(repository, &["test", "--workspace", "--no-run", "--test", test])?;
+    let built = executables(&text, false)?;
+    let suffix = format!(".{name}");
+    let found = built.into_iter().find(|program| program.name.ends_with(&suffix));
+    found.with_context(|| format!("no {name} was built for test {test}"))
 }
 
 /// Builds a program as its users do.
 pub(crate) fn release(repository: &Repository, name: &str) -> Result<Program> {
-    one(repository, name, &["build", "--release", "--bin", name])
-}
-
-fn one(repository: &Repository, name: &str, arguments: &[&str]) -> Result<Program> {
-    let text = cargo(repository, arguments)?;
+    let text = cargo(repository, &["build", "--release", "--bin", name])?;
     let mut built = executables(&text, false)?;
-    ensure!(built.len() == 1, "{name} is {} programs instead of one", built.len());
     built.pop().with_context(|| format!("{name} was not built"))
 }
 

@@ -49,7 +49,7 @@ pub(crate) fn make(repository: &Repository, busybox: &Path, folder: &Path) -> Re
     let work = folder.with_extension("work");
     fs::create_dir_all(&work).with_context(|| format!("cannot make {}", work.display()))?;
     let tree = work.join("tree");
-    tidepool(&programs::binary(repository, "tidepool")?, &tree, &work)?;
+    tidepool(&programs::binary(repository, "tidepool", super::suite::TEST)?, &tree, &work)?;
     pack(&tree, TIDEPOOL, &["/usr/bin/tidepool"], &folder.join("tidepool.tar"))?;
     busybox_tree(busybox, &tree)?;
     pack(&tree, BUSYBOX, &["/bin/sh"], &folder.join("busybox.tar"))?;
