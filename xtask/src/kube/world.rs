@@ -13,7 +13,7 @@
 //! Settings of the kernel that are not the network's are read-only here: they are the machine's.
 
 use std::{
-    fs::{self, File},
+    fs,
     io::Read,
     path::{Path, PathBuf},
     process::{self, Command, Stdio},
@@ -265,7 +265,6 @@ fn succeed(mut command: Command) -> Result<()> {
 /// A line to everyone who looks at the rig's folder.
 pub(crate) fn note(folder: &Path, name: &str, line: &str) -> Result<()> {
     let path = folder.join(name);
-    File::create(&path)
-        .and_then(|mut file| std::io::Write::write_all(&mut file, format!("{line}\n").as_bytes()))
+    fs::write(&path, format!("{line}\n"))
         .with_context(|| format!("cannot write {}", path.display()))
 }

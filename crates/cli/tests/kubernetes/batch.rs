@@ -8,13 +8,15 @@ use serde_json::{Value, json};
 use crate::existing::threshold;
 use crate::kernel::Kernel;
 use crate::rig::{NODE, Rig, WORK};
-use crate::seen::{pods, ready, until};
+use crate::seen::{patiently, pods, ready, until};
 
 /// Half a CPU, as the scheduler and as the kernel count it.
 const BATCH_CPU: &str = "500";
 const SHARES: i64 = 512;
 const QUOTA: i64 = 50_000;
 const MEMORY: i64 = 128 << 20;
+/// Best-effort grows step by step.
+const RELEASE: Duration = Duration::from_secs(30);
 
 fn worker() -> String {
     let lent = json!({"kubernetes.io/batch-cpu": BATCH_CPU, "kubernetes.io/batch-memory": "128Mi"});
@@ -103,14 +105,8 @@ fn suppression(rig: &Rig, worker: &Value) {
 
 /// Waits until the worker has all its time again, unless others of the machine leave none.
 fn released(rig: &Rig, worker: &Value) {
-    let mut last = String::new();
-    for _ in 0..100 {
-        match settings(rig, worker, |quota| quota == QUOTA) {
-            Ok(()) => return,
-            Err(seen) => last = seen,
-        }
-        std::thread::sleep(Duration::from_millis(300));
-    }
+    let look = || settings(rig, worker, |quota| quota == QUOTA);
+    let Err(last) = patiently(RELEASE, look) else { return };
     // That is not ours to change.
     let others = amount(rig, "system").unwrap();
     assert!(others > 500, "the worker is not released, and others use {others}m only: {last}");

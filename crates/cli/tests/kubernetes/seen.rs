@@ -25,19 +25,25 @@ pub(crate) fn within<T>(
     rig: &Rig,
     limit: Duration,
     what: &str,
-    mut look: impl FnMut() -> Result<T, String>,
+    look: impl FnMut() -> Result<T, String>,
 ) -> T {
+    patiently(limit, look).unwrap_or_else(|last| {
+        let seconds = limit.as_secs();
+        panic!("never within {seconds} s: {what}\nlast seen: {last}\n{}", scene(rig))
+    })
+}
+
+/// Looks until there is an answer; what was in the way last when there is none.
+pub(crate) fn patiently<T>(
+    limit: Duration,
+    mut look: impl FnMut() -> Result<T, String>,
+) -> Result<T, String> {
     let start = Instant::now();
     loop {
-        let last = match look() {
-            Ok(answer) => return answer,
-            Err(last) => last,
-        };
-        if start.elapsed() >= limit {
-            let seconds = limit.as_secs();
-            panic!("never within {seconds} s: {what}\nlast seen: {last}\n{}", scene(rig));
+        match look() {
+            Err(_) if start.elapsed() < limit => sleep(LOOK_AGAIN),
+            last => return last,
         }
-        sleep(LOOK_AGAIN);
     }
 }
 

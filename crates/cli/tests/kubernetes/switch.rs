@@ -7,16 +7,19 @@ use crate::rig::{NODE, Rig};
 use crate::seen::until;
 use crate::{classes, install};
 
-/// Waits until all settings are the same twice: the kubelet is still at work on new pods.
+/// How often in a row settings are the same when nobody is at work on them.
+const QUIET: u32 = 8;
+
+/// Waits until all settings stay the same: the kubelet is still at work on new pods.
 fn settled(rig: &Rig) -> BTreeMap<String, String> {
     let kernel = Kernel::of(rig);
-    let mut last = kernel.all_settings();
+    let (mut last, mut same) = (kernel.all_settings(), 0);
     until(rig, "nobody changes anything", || {
-        std::thread::sleep(std::time::Duration::from_secs(2));
         let now = kernel.all_settings();
         let changed = difference(&last, &now);
+        same = if changed.is_empty() { same + 1 } else { 0 };
         last = now;
-        if changed.is_empty() { Ok(last.clone()) } else { Err(changed) }
+        if same >= QUIET { Ok(last.clone()) } else { Err(changed) }
     })
 }
 

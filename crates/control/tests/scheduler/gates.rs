@@ -10,7 +10,20 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 
-use crate::rig::{is_bound, object, options, rig};
+use crate::rig::{Rig, is_bound, object, options, rig};
+
+/// Between the decision and the binding the pod gets a label.
+fn label_before_binding(rig: &Rig, pod: &'static str, key: &'static str, value: &'static str) {
+    let pods = rig.pods();
+    rig.wire.before_binding(Box::new(move || {
+        let pods = pods.clone();
+        Box::pin(async move {
+            let patch = json!({"metadata": {"labels": {key: value}}});
+            let params = PatchParams::default();
+            pods.patch(pod, &params, &Patch::Merge(&patch)).await.expect("relabelled");
+        })
+    }));
+}
 
 #[tokio::test]
 async fn a_pod_given_to_another_scheduler_meanwhile_is_not_bound() {
@@ -18,17 +31,8 @@ async fn a_pod_given_to_another_scheduler_meanwhile_is_not_bound() {
         let rig = rig().await;
         rig.add_node("n1", "4").await;
         rig.add_pod("web", "1").await;
-        let pods = rig.pods();
-        // Between the decision and the binding somebody else takes it.
-        rig.wire.before_binding(Box::new(move || {
-            let pods = pods.clone();
-            Box::pin(async move {
-                let labels = json!({"scheduling.koordinator.sh/scheduler-name": "another"});
-                let patch = json!({"metadata": {"labels": labels}});
-                let params = PatchParams::default();
-                pods.patch("web", &params, &Patch::Merge(&patch)).await.expect("relabelled");
-            })
-        }));
+        // Somebody else takes it.
+        label_before_binding(&rig, "web", "scheduling.koordinator.sh/scheduler-name", "another");
         let mut options = options();
         options.gates.set(SchedulerGate::DynamicSchedulerCheck, is_checked);
         let scheduler = rig.schedule_with(options).await;
@@ -52,15 +56,7 @@ async fn a_pod_that_changed_meanwhile_and_is_still_ours_is_bound_after_a_look() 
     let rig = rig().await;
     rig.add_node("n1", "4").await;
     rig.add_pod("web", "1").await;
-    let pods = rig.pods();
-    rig.wire.before_binding(Box::new(move || {
-        let pods = pods.clone();
-        Box::pin(async move {
-            let patch = json!({"metadata": {"labels": {"team": "red"}}});
-            let params = PatchParams::default();
-            pods.patch("web", &params, &Patch::Merge(&patch)).await.expect("relabelled");
-        })
-    }));
+    label_before_binding(&rig, "web", "team", "red");
     let mut options = options();
     options.gates.set(SchedulerGate::DynamicSchedulerCheck, true);
     let scheduler = rig.schedule_with(options).await;
