@@ -109,13 +109,14 @@ impl OffArguments {
         }
         let host: Arc<dyn HostFs> = Arc::new(RealFs::new(Mounts::host()));
         let tree = Tree::find(host).context("the control groups of this host cannot be read")?;
-        let off = Off { reason: self.reason };
+        let off = Off::new(self.reason);
         let given = turn_off(&dir, &tree, &dir.join("agent.lock"), &off)?;
         match self.json {
             true => output::print_as(output::Format::Json, &given)?,
             false => output::print(&text(&given))?,
         }
-        Ok(if given.left.is_empty() { Outcome::Done } else { Outcome::Findings })
+        let is_done = given.left.is_empty() && !given.is_unanswered;
+        Ok(if is_done { Outcome::Done } else { Outcome::Findings })
     }
 }
 
@@ -139,6 +140,11 @@ impl OnArguments {
 fn text(given: &Given) -> String {
     let who = if given.by_agent { "the agent" } else { "tidepool, because no agent runs" };
     let mut text = match given.held {
+        _ if given.is_unanswered => {
+            "off is asked for, but the agent that runs here does not answer and may still act; \
+             end it, and run `tidepool off` again\n"
+                .to_owned()
+        }
         0 => "off; nothing had been changed\n".to_owned(),
         held => format!("off; {held} kernel files were given back by {who}\n"),
     };

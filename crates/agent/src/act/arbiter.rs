@@ -516,7 +516,7 @@ fn is_ours(place: &Place, entry: &Entry, version: Version, now: &Setting) -> boo
 }
 
 /// An error and everything below it, on one line.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {

@@ -7,7 +7,9 @@
 //! | `tidepool-switch-config` in the NodeSLO's extensions | the cluster's configuration | the manager |
 //!
 //! The first that says off wins, so that a machine in trouble can be saved by hand. A running agent
-//! looks at the file twice a second. Without one, [`give_back`] does its work from the ledger alone.
+//! looks at the file a few times a second and answers with a second one: from then on it wants nothing
+//! of the kernel. [`turn_off`] waits for that answer, because an agent that holds nothing yet may be about
+//! to. Without an agent, [`give_back`] does its work from the ledger alone.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -15,7 +17,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use host::Reading;
 use host::cgroup::Tree;
@@ -31,6 +33,8 @@ use crate::durable::{self, PRIVATE};
 
 /// Turns acting off while it exists.
 const OFF: &str = "off";
+/// Which switch the agent has obeyed: the number in the file above.
+const OBEYED: &str = "off.obeyed";
 
 /// What was in files before us.
 const LEDGER: &str = "ledger";
@@ -54,11 +58,26 @@ pub enum SwitchError {
     Ledger(#[from] LedgerError),
 }
 
-/// What the switch's file says, for people.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// What the switch's file says. One that cannot be read, or was made by hand, means off as well.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Off {
-    #[serde(default)]
+    /// For people.
     pub reason: String,
+    /// Tells this turn of the switch from earlier ones.
+    id: u64,
+}
+
+impl Off {
+    pub fn new(reason: String) -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { reason, id: u64::try_from(since.as_nanos()).unwrap_or_default() }
+    }
+
+    /// Whom the agent names while it obeys.
+    pub fn by(&self) -> String {
+        "this machine (tidepool off)".to_owned()
+    }
 }
 
 /// A file that does not have the value that was found in it.
@@ -79,11 +98,28 @@ pub struct Given {
     pub left: Vec<Left>,
     /// Whether a running agent did it.
     pub by_agent: bool,
+    /// An agent runs and did not answer in time: it may still act.
+    pub is_unanswered: bool,
 }
 
-/// Who turned acting off on this machine.
-pub fn local(dir: &Path) -> Option<String> {
-    dir.join(OFF).exists().then(|| "this machine (tidepool off)".to_owned())
+/// The switch of this machine; `None` while it is on.
+pub fn local(dir: &Path) -> Option<Off> {
+    match fs::read(dir.join(OFF)) {
+        Ok(text) => Some(serde_json::from_slice(&text).unwrap_or_default()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(_) => Some(Off::default()),
+    }
+}
+
+/// Answers that this turn of the switch is obeyed: nothing is wanted of the kernel any more.
+pub fn obey(dir: &Path, off: &Off) -> Result<(), SwitchError> {
+    let path = dir.join(OBEYED);
+    let written = durable::replace(&path, off.id.to_string().as_bytes());
+    written.map_err(|source| SwitchError::File { path, source })
+}
+
+fn is_obeyed(dir: &Path, off: &Off) -> bool {
+    fs::read_to_string(dir.join(OBEYED)).is_ok_and(|id| id == off.id.to_string())
 }
 
 /// Who turned acting off in the cluster.
@@ -165,16 +201,15 @@ pub fn turn_off(dir: &Path, tree: &Tree, lock: &Path, off: &Off) -> Result<Given
             give_back(dir, tree, end)?;
             break false;
         }
-        if self::held(dir).is_empty() && listed(dir).is_empty() {
+        let is_clean = is_obeyed(dir, off) && self::held(dir).is_empty() && listed(dir).is_empty();
+        if is_clean || Instant::now() >= end {
             break true;
         }
-        if Instant::now() >= end {
-            break true;
-        }
-        std::thread::sleep(Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(20));
     };
     let count = held.len().saturating_add(listed_before);
-    Ok(Given { held: count, left: not_as_found(tree, &held), by_agent })
+    let is_unanswered = by_agent && !is_obeyed(dir, off);
+    Ok(Given { held: count, left: not_as_found(tree, &held), by_agent, is_unanswered })
 }
 
 /// Gives everything back from the ledger alone.
@@ -242,5 +277,70 @@ impl Place {
             Ok(Reading::Value((text, _))) => Some(text),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    use host::fs::FakeFs;
+
+    use super::*;
+
+    fn tree() -> Tree {
+        let fixture = "-- sys/fs/cgroup/cgroup.controllers --\ncpu\n\
+                       -- sys/fs/cgroup/cgroup.subtree_control --\ncpu\n";
+        Tree::find(Arc::new(FakeFs::from_fixture(fixture).unwrap())).unwrap()
+    }
+
+    /// An agent that holds nothing when it is turned off may be in the middle of a round.
+    #[test]
+    fn an_agent_that_holds_nothing_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let (dir, lock) = (dir.path(), dir.path().join("agent.lock"));
+        let _agent = try_lock(&lock).unwrap();
+        let is_acting = AtomicBool::new(true);
+        let earlier = Off::new("an earlier turn".to_owned());
+        obey(dir, &earlier).unwrap();
+        let given = thread::scope(|scope| {
+            scope.spawn(|| {
+                while local(dir).is_none() {
+                    thread::yield_now();
+                }
+                thread::sleep(Duration::from_millis(100));
+                is_acting.store(false, Ordering::Release);
+                obey(dir, &local(dir).unwrap()).unwrap();
+            });
+            let given = turn_off(dir, &tree(), &lock, &Off::new(String::new())).unwrap();
+            assert!(!is_acting.load(Ordering::Acquire), "off before the agent obeyed");
+            given
+        });
+        assert_eq!(
+            given,
+            Given { held: 0, left: Vec::new(), by_agent: true, is_unanswered: false }
+        );
+    }
+
+    #[test]
+    fn an_agent_that_does_not_answer_is_told_of() {
+        let dir = tempfile::tempdir().unwrap();
+        let lock = dir.path().join("agent.lock");
+        let _agent = try_lock(&lock).unwrap();
+        let given = turn_off(dir.path(), &tree(), &lock, &Off::new(String::new())).unwrap();
+        assert!(given.by_agent && given.is_unanswered);
+    }
+
+    #[test]
+    fn a_switch_made_by_hand_is_one() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(local(dir.path()), None);
+        fs::write(dir.path().join(OFF), "").unwrap();
+        let off = local(dir.path()).unwrap();
+        obey(dir.path(), &off).unwrap();
+        assert!(is_obeyed(dir.path(), &off));
+        assert!(!is_obeyed(dir.path(), &Off::new(String::new())));
+        assert!(turn_on(dir.path()).unwrap());
     }
 }

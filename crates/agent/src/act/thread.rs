@@ -1,7 +1,7 @@
 //! Who runs the rounds? One thread, which alone writes to the kernel.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use tracing::warn;
 
+use super::SharedScene;
+use super::arbiter::chain;
 use super::rounds::{Inputs, Rounds};
-use super::{SharedScene, switch};
+use super::switch::{self, Off};
 use crate::health::Part;
 use crate::series::Metrics;
 use crate::topology::SharedTopology;
@@ -21,7 +23,7 @@ use crate::worker::Worker;
 const CLEANUP: Duration = Duration::from_secs(4);
 
 /// How often it is looked whether somebody turned acting off.
-const LOOK: Duration = Duration::from_millis(500);
+const LOOK: Duration = Duration::from_millis(200);
 
 /// What the thread looks at.
 #[derive(Debug)]
@@ -57,28 +59,40 @@ impl ActThread {
 }
 
 fn run(mut rounds: Rounds, watching: &Watching, stop: &AtomicBool) {
-    let mut off_by = switch::local(&watching.dir);
+    let mut off = switch::local(&watching.dir);
+    let mut obeyed = None;
     let mut next_look = Duration::ZERO;
     while !stop.load(Ordering::Acquire) {
         let now = watching.clock.now();
         watching.part.beat(LOOK, Instant::now());
         if now >= next_look {
             next_look = now.saturating_add(LOOK);
-            off_by = switch::local(&watching.dir);
+            off = switch::local(&watching.dir);
         }
         let scene = watching.scene.load_full();
         let inputs = Inputs {
-            off_by: off_by.clone().or_else(|| switch::cluster(&scene)),
+            off_by: off.as_ref().map(Off::by).or_else(|| switch::cluster(&scene)),
             topology: watching.topology.load_full(),
             metrics: watching.metrics.clone(),
             scene,
         };
         rounds.tick(now, Timestamp::now(), &inputs);
+        if obeyed != off {
+            answer(&watching.dir, off.as_ref());
+            obeyed.clone_from(&off);
+        }
         watching.part.ready();
         thread::park_timeout(rounds.pause());
     }
     if watching.cleanup_on_exit {
         clean_up(&mut rounds, watching.clock);
+    }
+}
+
+/// Tells whoever waits for the switch of this machine that it is obeyed.
+fn answer(dir: &Path, off: Option<&Off>) {
+    if let Some(Err(error)) = off.map(|off| switch::obey(dir, off)) {
+        warn!(error = chain(&error), "cannot answer the switch of this machine");
     }
 }
 

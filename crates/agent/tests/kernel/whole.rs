@@ -136,8 +136,10 @@ fn four_classes_share_a_machine_and_an_agent_that_dies_is_followed_by_another() 
     let agent = NodeProcess::start(&plan, TEST);
     machine.until_as_drawn();
 
-    let off = Off { reason: "a test".to_owned() };
-    turn_off(&plan.state, &machine.sandbox.tree, &plan.state.join("agent.lock"), &off).unwrap();
+    let off = Off::new("a test".to_owned());
+    let lock = plan.state.join("agent.lock");
+    let given = turn_off(&plan.state, &machine.sandbox.tree, &lock, &off).unwrap();
+    assert!(!given.is_unanswered, "the agent has seen the switch");
     until("off gives everything back", is_as_before);
     assert!(turn_on(&plan.state).unwrap());
     machine.until_as_drawn();

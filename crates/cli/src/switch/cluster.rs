@@ -132,8 +132,10 @@ async fn tell(
     let place = Where::default();
     loop {
         let came = match place.ask(cluster, node).await {
-            Ok(page) if page.switch.is_on => Came::Dirty { files: page.switch.dirty },
-            Ok(page) if page.switch.dirty > 0 => Came::Dirty { files: page.switch.dirty },
+            // An agent that has just started names nobody: it has not heard of the switch yet.
+            Ok(page) if page.switch.off_by.is_none() || page.switch.dirty > 0 => {
+                Came::Dirty { files: page.switch.dirty }
+            }
             Ok(_) => return Came::Clean,
             Err(_) => return Came::Unheard,
         };
