@@ -442,7 +442,10 @@ fn the_topology_is_that_of_this_machine() {
     let memory = node.memory(&mut buffer).unwrap();
     let mut total = Bytes::ZERO;
     for numa in topology.cpu_nodes() {
-        total += node.node_memory(&numa.meminfo, &mut buffer).unwrap().total;
+        let capacity = node.node_capacity(&topology, numa, &mut buffer).unwrap();
+        let counted = node.node_memory(&numa.meminfo, &mut buffer).unwrap().total;
+        assert!(counted <= capacity, "{counted} of {capacity} are accepted");
+        total += capacity;
     }
     if topology.nodes.iter().all(|numa| !numa.cpus.is_empty()) && !topology.nodes.is_empty() {
         assert_eq!(total, memory.total);

@@ -38,10 +38,9 @@ pub fn read(fs: &Arc<dyn HostFs>) -> Result<Machine, FileError> {
     let mut numa = Vec::new();
     // Nodes without CPUs are memory of devices or of CXL: no place for pods.
     for node in topology.cpu_nodes().filter(|node| !node.is_generic_initiator) {
-        let memory = reader.node_memory(&node.meminfo, &mut buffer)?;
         numa.push(NumaNode {
             id: node.id.into(),
-            memory: memory.total,
+            memory: reader.node_capacity(&topology, node, &mut buffer)?,
             huge_2mi: huge(&node.huge_pages, HUGE_2MI),
             huge_1gi: huge(&node.huge_pages, HUGE_1GI),
         });

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::Errno;
+use units::Bytes;
 
 use super::{MemInfo, NodeMemInfo, Stat};
 use crate::error::{FileError, ParseError};
 use crate::fs::{Buffer, HostFs, Source};
 use crate::psi::{Pressure, Resource};
+use crate::topology::{NumaNode, Topology};
 use crate::{Reading, scan};
 
 /// Reads the host's own numbers, one system call each.
@@ -47,6 +49,24 @@ impl NodeReader {
         buffer: &mut Buffer,
     ) -> Result<NodeMemInfo, FileError> {
         self.parse(meminfo, buffer, NodeMemInfo::parse)
+    }
+
+    /// How much memory a NUMA node has for processes.
+    ///
+    /// A virtual machine may accept its memory piece by piece as it is first used: the node's own file
+    /// counts what was accepted so far, `/proc/meminfo` all of it. So the only node of a host has what
+    /// the host has. Where there are several, nobody says which of them the rest belongs to, and each has
+    /// what its own file says.
+    pub fn node_capacity(
+        &mut self,
+        topology: &Topology,
+        node: &NumaNode,
+        buffer: &mut Buffer,
+    ) -> Result<Bytes, FileError> {
+        match topology.nodes.as_slice() {
+            [_] => Ok(self.memory(buffer)?.total),
+            _ => Ok(self.node_memory(&node.meminfo, buffer)?.total),
+        }
     }
 
     pub fn load(&mut self, buffer: &mut Buffer) -> Result<LoadAverage, FileError> {

@@ -78,6 +78,27 @@ fn memory_only_nodes_are_told_apart() {
     assert!(topology.nodes.get(1).unwrap().is_generic_initiator);
 }
 
+/// A virtual machine that accepts its memory lazily counts a node's memory only as it is used.
+#[test]
+fn the_only_node_has_the_memory_of_the_host() {
+    const ACCEPTED: &str = "Node 0 MemTotal: 1024 kB\nNode 0 MemFree: 512 kB\n";
+    for (text, is_one) in [(V1, false), (V2, false), (V2, true)] {
+        let (fake, _) = topology(text);
+        if is_one {
+            fake.remove("/sys/devices/system/node/node1");
+        }
+        fake.set("/sys/devices/system/node/node0/meminfo", ACCEPTED);
+        let topology = Topology::read(&fake).unwrap();
+        let mut node = NodeReader::new(Arc::new(fake));
+        let mut buffer = Buffer::new();
+        let host = node.memory(&mut buffer).unwrap().total;
+        let first = topology.nodes.first().unwrap();
+        let capacity = node.node_capacity(&topology, first, &mut buffer).unwrap();
+        let want = if topology.nodes.len() == 1 { host } else { Bytes::from_mib(1) };
+        assert_eq!((topology.nodes.len() == 1, capacity), (is_one, want));
+    }
+}
+
 #[test]
 fn the_host_says_how_busy_it_is() {
     for (text, has_pressure) in [(V1, false), (V2, true)] {
