@@ -23,7 +23,7 @@
 //! cgroup-root         the group around all pods
 //! ```
 
-mod cgroups;
+pub(crate) mod cgroups;
 mod component;
 mod credentials;
 pub(crate) mod image;

@@ -10,6 +10,7 @@ mod guest;
 mod kube;
 mod kubectl;
 mod layers;
+mod machine;
 mod prerequisites;
 mod record;
 mod repository;

@@ -20,8 +20,11 @@ use self::{
     transcript::Transcript,
 };
 use crate::{
-    browser, child, docs, fuzz, guest, kube, kubectl, layers, prerequisites,
-    repository::Repository, rules,
+    browser, child, docs, fuzz, guest, kube, kubectl, layers,
+    machine::{self, Machine},
+    prerequisites,
+    repository::Repository,
+    rules,
 };
 
 /// A part of the suite.
@@ -52,6 +55,7 @@ impl Suites {
 use Suites::{Both, Quick, Whole};
 
 const STEPS: &[Step] = &[
+    Step { name: "machine", suites: Whole, run: look_at_machine },
     Step { name: "prerequisites", suites: Whole, run: check_prerequisites },
     Step { name: "format", suites: Both, run: check_format },
     Step { name: "lints", suites: Both, run: check_lints },
@@ -69,6 +73,7 @@ const STEPS: &[Step] = &[
 /// Runs the suite, prints the results, and says whether all is well.
 pub(crate) fn run(repository: &Repository, quick: bool) -> Result<bool> {
     let start = Instant::now();
+    let machine = Machine::read();
     let mut tally = Tally::default();
     let mut times = Vec::new();
     let (steps, left_out): (Vec<_>, Vec<_>) =
@@ -84,6 +89,7 @@ pub(crate) fn run(repository: &Repository, quick: bool) -> Result<bool> {
         tally.add(results);
     }
 
+    tally.record("settings of this machine", machine.is_still(&Machine::read()));
     println!("[{:6.1} s] done", start.elapsed().as_secs_f64());
     for (name, elapsed, verdict) in times {
         println!("{:9.1} s  {name}: {verdict}", elapsed.as_secs_f64());
@@ -128,6 +134,16 @@ fn cargo_outcome(repository: &Repository, arguments: &[&str], fix: &str) -> Resu
         true => Ok(()),
         false => Err(format!("{status}; {fix}")),
     })
+}
+
+/// Prints what the tests could lean on, and refuses what an earlier run left in their way.
+fn look_at_machine(_: &Repository) -> Result<Tally> {
+    print!("settings of the kernel:\n{}", Machine::read());
+    match machine::kept_programs().as_slice() {
+        [] => println!("programs kept by earlier runs: none"),
+        kept => println!("programs kept by earlier runs: {}", kept.join(", ")),
+    }
+    Ok(single("control groups of earlier runs", machine::sweep_groups()?))
 }
 
 fn check_prerequisites(repository: &Repository) -> Result<Tally> {

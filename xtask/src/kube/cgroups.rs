@@ -72,6 +72,22 @@ pub(crate) fn all_with_prefix(prefix: &str) -> Vec<String> {
     found.into_iter().collect()
 }
 
+/// Whether anybody runs in a group or below it.
+pub(crate) fn has_processes(name: &str) -> bool {
+    hierarchies()
+        .iter()
+        .any(|hierarchy| is_populated(&hierarchy.join(name.trim_start_matches('/'))))
+}
+
+fn is_populated(group: &Path) -> bool {
+    let has_own = fs::read_to_string(group.join("cgroup.procs")).is_ok_and(|pids| !pids.is_empty());
+    let children = fs::read_dir(group).into_iter().flatten();
+    has_own
+        || children
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .any(|child| child.is_dir() && is_populated(&child))
+}
+
 /// Whether nothing is left of it.
 fn remove_below(group: &Path) -> bool {
     if let Ok(entries) = fs::read_dir(group) {

@@ -10,7 +10,8 @@
 //! /proc  of these processes           pods0   10.78.0.0/16
 //! ```
 //!
-//! Settings of the kernel that are not the network's are read-only here: they are the machine's.
+//! Settings of the kernel that are not the network's are read-only here: they are the machine's. Over
+//! those that a kubelet insists on lie files of the rig's own, with the kernel's defaults in them.
 
 use std::{
     fs,
@@ -44,6 +45,16 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(250);
 /// Between the end of a program and its next life.
 const PAUSE: Duration = Duration::from_millis(300);
+
+/// What a kubelet sets at its start, with the values that a new machine has.
+const SETTINGS: [(&str, &str); 6] = [
+    ("vm/overcommit_memory", "0"),
+    ("vm/panic_on_oom", "0"),
+    ("kernel/panic", "0"),
+    ("kernel/panic_on_oops", "0"),
+    ("kernel/keys/root_maxkeys", "200"),
+    ("kernel/keys/root_maxbytes", "20000"),
+];
 
 /// How much of a cluster is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
@@ -149,10 +160,28 @@ impl World {
             command(&format!("mount --bind {settings} {settings}"))?;
             command(&format!("mount -o remount,ro,bind {settings}"))?;
         }
+        self.cover_settings()?;
         let (upper, work) = (upper.display(), work.display());
         let layers = format!("lowerdir=/var,upperdir={upper},workdir={work}");
         command(&format!("mount -t overlay -o {layers} overlay /var"))?;
         command("mount -t tmpfs tmpfs /run")
+    }
+
+    /// Lays the rig's own files over the settings that the kubelet changes.
+    fn cover_settings(&self) -> Result<()> {
+        for (setting, value) in SETTINGS {
+            let (own, of_machine) =
+                (self.folder.join("sys").join(setting), format!("/proc/sys/{setting}"));
+            if !Path::new(&of_machine).exists() {
+                continue;
+            }
+            if let Some(folder) = own.parent() {
+                fs::create_dir_all(folder).context("cannot make folders for settings")?;
+            }
+            fs::write(&own, value).with_context(|| format!("cannot write {}", own.display()))?;
+            command(&format!("mount --bind {} {of_machine}", own.display()))?;
+        }
+        Ok(())
     }
 
     fn import_images(&self) -> Result<()> {
