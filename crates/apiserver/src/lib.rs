@@ -2,12 +2,8 @@
 //!
 //! Objects live in [`store`]: one global revision, a history that watches
 //! resume from, and an embedded database that has every acknowledged write.
-//! [`schema`] knows what objects look like: it prunes, defaults and validates.
-//! [`patch`] and [`apply`] compute what an object becomes and who owns which of its fields.
 //! [`http`] speaks the protocol: what is served, to whom, and in which words.
+//! What an object looks like and what a change makes of it is the crate `objects`.
 
-pub mod apply;
 pub mod http;
-pub mod patch;
-pub mod schema;
 pub mod store;

@@ -1,7 +1,6 @@
 //! The `tidepool` program: what was typed, what is meant, what to print.
 
 mod agent;
-mod bench;
 mod config;
 mod demo;
 mod doctor;
@@ -86,6 +85,13 @@ enum Outcome {
     Failed,
 }
 
+impl Outcome {
+    /// Of a command that found everything in order, or did not.
+    fn of(is_in_order: bool) -> Self {
+        if is_in_order { Self::Done } else { Self::Findings }
+    }
+}
+
 fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1);
     match words.next() {
@@ -121,7 +127,7 @@ fn main() -> ExitCode {
         Command::Explain(command) => object::run(command.run()),
         Command::Config(command) => command.run(),
         Command::Install(command) => command.run(),
-        Command::Bench(command) => command.run(),
+        Command::Bench(command) => command.run().map(Outcome::of),
         Command::Reference(command) => command.run(),
     };
     finish(result)

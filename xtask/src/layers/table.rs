@@ -54,7 +54,8 @@ pub(crate) const TABLE: &[Row] = &[
     // Sees and acts: a shell for each of the twenty strategies and hooks of the reference.
     row("agent", These(&["host", "qos", "stats", "runtime", "api", "apiserver"]), Shell, 19_000),
     row("control", These(&["sched", "desched", "overcommit", "api", "apiserver"]), Shell, 16_000),
-    row("apiserver", These(&["api"]), Shell, 28_000),
+    row("objects", These(&[]), Engine, 14_000),
+    row("apiserver", These(&["api", "objects"]), Shell, 18_000),
     // The API server is there for its tests alone: a client must not reach into it.
     row("cluster", These(&["api", "host", "apiserver"]), Shell, 20_000),
     row("sim", These(&["qos", "overcommit", "sched", "desched", "api", "apiserver"]), Shell, 8_000),
@@ -62,7 +63,14 @@ pub(crate) const TABLE: &[Row] = &[
     row("tidepool-console", These(&["api", "apiserver"]), Shell, 5_000),
     // The chart's templates, and the part of Go's templates that they are written in.
     row("chart", These(&["api"]), Engine, 2_000),
-    row("tidepool", Everything, Shell, 12_000),
+    // Measures every process from outside and from inside.
+    row(
+        "bench",
+        These(&["agent", "api", "apiserver", "control", "host", "overcommit", "qos", "sched"]),
+        Shell,
+        5_000,
+    ),
+    row("tidepool", Everything, Shell, 10_000),
     row("guest-init", These(&[]), Shell, 400),
     row("testkit", These(&["host", "api", "apiserver"]), Shell, 4_000),
     // It records hosts.
@@ -80,7 +88,7 @@ pub(crate) const EVERYONES: &str = "units";
 pub(crate) const TESTS_ONLY: &str = "testkit";
 
 /// Crates that parse arguments, and the prefix by which their parser is known.
-pub(crate) const MAY_PARSE_ARGUMENTS: &[&str] = &["tidepool", "xtask"];
+pub(crate) const MAY_PARSE_ARGUMENTS: &[&str] = &["tidepool", "bench", "xtask"];
 pub(crate) const ARGUMENT_PARSER: &str = "clap";
 
 /// The only crate that may contain the keyword.

@@ -15,8 +15,8 @@ use super::negotiate::BodyKind;
 use super::protobuf;
 use super::query::FieldValidation;
 use super::status::{Cause, Status};
-use crate::schema::built_in::Schemas;
-use crate::schema::{Gvk, duplicate_fields};
+use objects::schema::built_in::Schemas;
+use objects::schema::{Gvk, duplicate_fields};
 
 /// Reads a body as an object; `wanted` is the kind that errors name. Nesting beyond the parser's
 /// limit is an error like any other.

@@ -14,8 +14,8 @@ use std::sync::Arc;
 pub(super) use self::custom::{Column, Definition, ScalePaths};
 use super::select::SelectableFields;
 use super::status::Subject;
-use crate::schema::Schema;
 use crate::store::{Collection, Key};
+use objects::schema::Schema;
 
 /// One resource in one API version.
 #[derive(Debug, Clone)]

@@ -1,13 +1,13 @@
 //! Who owns which field?
 //!
-//! The ledger itself is kept by [`crate::apply`]; this is where requests are turned into its terms.
+//! The ledger itself is kept by [`objects::apply`]; this is where requests are turned into its terms.
 
 use serde_json::Value;
 
 use super::call::Call;
 use super::query::WriteOptions;
 use super::status::{Cause, Status};
-use crate::apply::{self, ApplyError, Conflict, FieldSet, Writer};
+use objects::apply::{self, ApplyError, Conflict, FieldSet, Writer};
 
 /// The fields this request's path does not let through.
 fn reset(call: &Call) -> FieldSet {

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use super::query::Query;
 use super::respond;
 use super::status::Status;
-use crate::schema::openapi::{Document, OpenApi};
+use objects::schema::openapi::{Document, OpenApi};
 
 /// Which document is asked for.
 pub(super) enum Ask<'a> {

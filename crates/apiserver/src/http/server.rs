@@ -15,8 +15,8 @@ use super::metrics::Metrics;
 use super::source::{Clock, Ids, RandomIds, SystemClock};
 use super::status::Status;
 use super::sub::LogSource;
-use crate::schema::openapi::OpenApi;
 use crate::store::{Collection, Store, Stored};
+use objects::schema::openapi::OpenApi;
 
 /// How a server is set up; the default suits tests: no token, system clock, random ids.
 #[derive(Debug, Clone)]

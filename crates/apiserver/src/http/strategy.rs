@@ -214,7 +214,7 @@ fn specification_changed(served: &Served, new: &Value, old: &Value) -> bool {
 /// Whether storing `new` would change nothing. Times in `managedFields` do not count: they are
 /// put back to what they were.
 pub(super) fn is_unchanged(new: &mut Value, old: &Value) -> bool {
-    crate::apply::keep_times(old, new);
+    objects::apply::keep_times(old, new);
     new == old
 }
 

@@ -21,7 +21,7 @@ pub(super) fn update(call: &Call, new: &Value, old: &Value) -> Result<(), Status
     refuse(&call.served, call.name(), schema.validate_update(new, old))
 }
 
-fn refuse(served: &Served, name: &str, found: Vec<crate::schema::Cause>) -> Result<(), Status> {
+fn refuse(served: &Served, name: &str, found: Vec<objects::schema::Cause>) -> Result<(), Status> {
     if found.is_empty() {
         return Ok(());
     }

@@ -19,8 +19,8 @@ use tokio::process::Command;
 use super::machine::ClientGroup;
 use super::serve::ANSWER;
 use super::{DEADLINE, WARM_UP};
-use crate::bench::percentile;
 use crate::{Outcome, output};
+use bench::percentile;
 
 /// Send requests and say how long the answers took
 #[derive(Debug, Args)]

@@ -25,7 +25,7 @@ use super::{Attributes, Operation};
 use crate::http::call::Call;
 use crate::http::decode::{self, Complaints};
 use crate::http::status::Status;
-use crate::patch;
+use objects::patch;
 
 /// Lets mutating webhooks change the object; true when one did.
 pub(super) async fn mutate(

@@ -8,9 +8,9 @@ use super::{
     ScalePaths, Served, Storage, Subresource, Traits, api_version,
 };
 use crate::http::select::SelectableFields;
-use crate::schema::Gvk;
-use crate::schema::built_in::Schemas;
 use crate::store::Collection;
+use objects::schema::Gvk;
+use objects::schema::built_in::Schemas;
 
 struct Row {
     group: &'static str,

@@ -13,9 +13,9 @@ use super::{
     api_version, version_priority,
 };
 use crate::http::select::SelectableFields;
-use crate::schema::Schema;
-use crate::schema::crd::CrdError;
 use crate::store::Collection;
+use objects::schema::Schema;
+use objects::schema::crd::CrdError;
 
 /// A definition ready to be served.
 #[derive(Debug, Clone)]

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::schema::names;
+use objects::schema::names;
 
 /// Requirements that must all hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

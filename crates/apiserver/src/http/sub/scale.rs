@@ -15,7 +15,7 @@ use crate::http::verbs::patch::refusal;
 use crate::http::verbs::update::claim_name;
 use crate::http::write::{Change, Part};
 use crate::http::{meta, respond, write};
-use crate::patch;
+use objects::patch;
 
 pub(super) async fn serve(
     call: &mut Call,

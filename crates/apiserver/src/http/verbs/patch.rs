@@ -12,7 +12,7 @@ use crate::http::query::WriteOptions;
 use crate::http::status::{Cause, Status};
 use crate::http::write::{Change, Part};
 use crate::http::{managers, meta, respond, write};
-use crate::patch::{self, PatchError};
+use objects::patch::{self, PatchError};
 
 /// Patches an object, or the part of it a subresource stands for.
 pub(in crate::http) async fn patch(call: &mut Call, part: Part) -> Result<Response, Status> {
