@@ -27,7 +27,7 @@ use agent::view::{
 use api::priority::PriorityClass;
 use api::qos::{KubeQos, QosClass};
 use arc_swap::ArcSwap;
-use host::cgroup::CgroupPath;
+use groups::CgroupPath;
 use sandbox::Sandbox;
 
 const PODS: u64 = 110;

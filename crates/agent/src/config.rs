@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use api::protocol::endpoint::agent::DEVICE_INFO_DIR;
 use api::protocol::gate::{AgentGate, Gates};
-use host::cgroup::{Driver, Layout};
+use groups::{Driver, Layout};
 use host::fs::HostFs;
 use tokio::net::TcpListener;
 

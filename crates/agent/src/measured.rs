@@ -121,7 +121,7 @@ mod tests {
                 "image": "", "imageID": "", "ready": true, "restartCount": 0 }] },
         }))
         .unwrap();
-        let pod = read(&pod, &host::cgroup::Layout::one_machine()).unwrap();
+        let pod = read(&pod, &groups::Layout::one_machine()).unwrap();
         World { pods: vec![pod.view], ..World::default() }
     }
 

@@ -19,7 +19,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use host::cgroup::{Driver, Layout, Tree, TreeError};
+use groups::{Driver, Layout};
+use host::cgroup::{Tree, TreeError};
 use kube::Client;
 use rustix::fs::FlockOperation;
 use tokio_util::sync::CancellationToken;

@@ -12,9 +12,9 @@ use api::config::limits::{Rule, limits, pairs};
 use api::config::{Key, Layer, Source};
 use api::kind::node_slo::NodeSloSpec;
 use api::priority::PriorityClass;
-use api::qos::QosClass;
+use api::qos::{KubeQos, QosClass};
 use api::strategy::HostApplicationSpec;
-use host::cgroup::{CgroupPath, KubeQos, Layout};
+use groups::{CgroupPath, Layout};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn applications_run_where_their_class_or_path_says() {
-        let layout = Layout::new(host::cgroup::Driver::Cgroupfs);
+        let layout = Layout::new(groups::Driver::Cgroupfs);
         let cases = [
             (json!({ "name": "a", "qos": "LS" }), "host-latency-sensitive/a"),
             (json!({ "name": "a", "qos": "LSE" }), "host-latency-sensitive/a"),

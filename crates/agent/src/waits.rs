@@ -79,7 +79,7 @@ mod tests {
             "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
         }))
         .unwrap();
-        read(&pod, &host::cgroup::Layout::one_machine()).unwrap().view
+        read(&pod, &groups::Layout::one_machine()).unwrap().view
     }
 
     #[test]

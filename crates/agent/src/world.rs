@@ -19,7 +19,7 @@ use api::protocol::metric::unit;
 use api::protocol::node::RAW_ALLOCATABLE;
 use api::protocol::resource::{BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, MID_MEMORY};
 use api::resources::{WireList, amounts};
-use host::cgroup::Layout;
+use groups::Layout;
 use k8s_openapi::api::core::v1::Node;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;

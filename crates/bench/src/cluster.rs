@@ -51,7 +51,7 @@ impl Target {
 Examples:
   tidepool bench cluster fill --kubeconfig ~/.local/state/tidepool/kubeconfig --nodes 100
   tidepool bench cluster fill --nodes 5000")]
-pub(crate) struct Fill {
+pub struct Fill {
     #[command(flatten)]
     target: Target,
     /// How many; what is there counts
@@ -65,7 +65,7 @@ pub(crate) struct Fill {
 Examples:
   tidepool bench cluster bind --kubeconfig ~/.local/state/tidepool/kubeconfig
   tidepool bench cluster drive -- tidepool bench cluster bind")]
-pub(crate) struct Bind {
+pub struct Bind {
     #[command(flatten)]
     target: Target,
 }
@@ -76,7 +76,7 @@ pub(crate) struct Bind {
 Examples:
   tidepool bench cluster clear
   tidepool bench cluster clear --kubeconfig ~/.local/state/tidepool/kubeconfig")]
-pub(crate) struct Clear {
+pub struct Clear {
     #[command(flatten)]
     target: Target,
 }

@@ -26,7 +26,7 @@ use anyhow::{Context, bail};
 use api::protocol::endpoint::agent::{KUBELET_READ_ONLY_PORT, PORT};
 use api::protocol::gate::{AgentGate, Gates};
 use clap::{Args, ValueEnum};
-use host::cgroup::{Driver, Layout};
+use groups::{Driver, Layout};
 use host::fs::Mounts;
 use units::GoDuration;
 

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use crate::cgroup::DeviceNumber;
-use crate::error::{FileError, ParseError};
+use crate::error::FileError;
 use crate::fs::HostFs;
 use crate::topology::read_optional;
+use groups::{DeviceNumber, ParseError};
 
 const BLOCK: &str = "/sys/block";
 const MOUNTS: &str = "/proc/1/mountinfo";

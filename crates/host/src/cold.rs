@@ -18,9 +18,8 @@ use std::path::Path;
 
 use units::Bytes;
 
-use crate::error::ParseError;
 use crate::fs::HostFs;
-use crate::scan;
+use groups::{ParseError, scan};
 
 const SCAN_PERIOD: &str = "/sys/kernel/mm/kidled/scan_period_in_seconds";
 const USE_HIERARCHY: &str = "/sys/kernel/mm/kidled/use_hierarchy";

@@ -3,7 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`fs`] | [`HostFs`](fs::HostFs), [`RealFs`](fs::RealFs), [`FakeFs`](fs::FakeFs); files kept open and a [`Buffer`](fs::Buffer) to read them into |
-//! | [`cgroup`] | [`Tree`](cgroup::Tree) (v1, v2), [`Layout`](cgroup::Layout) of pods, [`CgroupReader`](cgroup::CgroupReader), [`Knob`](cgroup::Knob)s to write |
+//! | [`cgroup`] | [`Tree`](cgroup::Tree) (v1, v2) to read and write, [`CgroupReader`](cgroup::CgroupReader) for counters |
 //! | [`proc`] | [`NodeReader`](proc::NodeReader) for the host, scheduling and groups of a process |
 //! | [`psi`] | pressure of the host and of groups |
 //! | [`topology`] | CPUs, cores, sockets, caches, NUMA nodes, make of the CPU |
@@ -32,9 +32,8 @@ pub mod psi;
 mod reading;
 pub mod record;
 pub mod resctrl;
-mod scan;
 pub mod topology;
 pub mod wake;
 
-pub use self::error::{FileError, ParseError};
-pub use self::reading::{Limit, Reading};
+pub use self::error::FileError;
+pub use self::reading::Reading;

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use crate::error::ParseError;
-use crate::scan;
+use groups::{ParseError, scan};
 
 /// What tasks can wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

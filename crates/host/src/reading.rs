@@ -34,26 +34,3 @@ impl<T> Reading<T> {
         }
     }
 }
-
-/// A cgroup limit: a number, or `max` for none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Limit<T> {
-    Max,
-    At(T),
-}
-
-impl<T> Limit<T> {
-    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Limit<U> {
-        match self {
-            Self::Max => Limit::Max,
-            Self::At(value) => Limit::At(f(value)),
-        }
-    }
-
-    pub fn at(self) -> Option<T> {
-        match self {
-            Self::Max => None,
-            Self::At(value) => Some(value),
-        }
-    }
-}

@@ -5,9 +5,9 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::cgroup::{CgroupPath, Driver, Layout};
 use crate::fs::{FakeFs, HostFs};
 use crate::probe::Live;
+use groups::{CgroupPath, Driver, Layout};
 
 const FILES: [&str; 24] = [
     "/proc/stat",

@@ -19,10 +19,11 @@ use std::sync::Arc;
 
 pub use self::monitor::{DomainUse, MonitorGroup};
 pub use self::schemata::{Resource, Schemata};
-use crate::error::{FileError, ParseError};
+use crate::Reading;
+use crate::error::FileError;
 use crate::fs::HostFs;
 use crate::topology::read_optional;
-use crate::{Reading, scan};
+use groups::{ParseError, scan};
 
 const ROOT: &str = "/sys/fs/resctrl";
 /// Directories of the file system that are no groups.

@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use units::{Bytes, CpuSet};
 
 pub use self::model::CpuModel;
-use crate::error::{FileError, ParseError};
+use crate::error::FileError;
 use crate::fs::HostFs;
-use crate::scan;
+use groups::{ParseError, scan};
 
 const CPUS: &str = "/sys/devices/system/cpu";
 const NODES: &str = "/sys/devices/system/node";

@@ -7,7 +7,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::Arc;
 
-use host::cgroup::{CgroupPath, Tree};
+use groups::CgroupPath;
+use host::cgroup::Tree;
 use host::fs::{Buffer, FakeFs, HostFs, Mounts, RealFs};
 use host::proc::{NodeReader, Stat};
 use host::psi::Resource;

@@ -1,9 +1,7 @@
 //! Whatever a file holds: a value or an error, never a panic.
 
-use host::cgroup::{
-    CgroupPath, ContainerId, CpuMax, CpuStat, Driver, Knob, Layout, MemoryEvents, MemoryStat,
-    Throttling, Version,
-};
+use groups::{CgroupPath, ContainerId, Driver, Knob, Layout, Version};
+use host::cgroup::{CpuMax, CpuStat, MemoryEvents, MemoryStat, Throttling};
 use host::cold::IdlePages;
 use host::fs::FakeFs;
 use host::proc::{LoadAverage, MemInfo, NodeMemInfo, ProcessCgroups, SchedStat, Stat, VmStat};

@@ -2,10 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on may stop")]
 
+#[path = "hosts/cgroups.rs"]
+mod cgroups;
 #[path = "hosts/faults.rs"]
 mod faults;
-#[path = "hosts/groups.rs"]
-mod groups;
 #[path = "hosts/machines.rs"]
 mod machines;
 #[path = "hosts/rules.rs"]
@@ -13,7 +13,9 @@ mod rules;
 
 use std::sync::Arc;
 
-use host::cgroup::{CgroupPath, ContainerId, Driver, KubeQos, Layout, PodUid, Tree};
+use api::qos::KubeQos;
+use groups::{CgroupPath, ContainerId, Driver, Layout, PodUid};
+use host::cgroup::Tree;
 use host::fs::FakeFs;
 
 const V1: &str = include_str!("../../../fixtures/hosts/v1-32cpu-2numa.txt");

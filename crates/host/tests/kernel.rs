@@ -18,13 +18,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use host::cgroup::{CgroupPath, Knob, KnobError, Setting, Shares, Tree, Version};
+use groups::{CgroupPath, Knob, Limit, Setting, Shares, Version};
+use host::cgroup::{SetError, Tree};
 use host::cookies::{self, Cookies, KernelCookies};
 use host::fs::{Buffer, FakeFs, HostFs, Mounts, RealFs};
 use host::proc::{NodeReader, ProcessCgroups, SchedStat, Stat};
 use host::psi::Resource;
 use host::topology::{CpuModel, Topology};
-use host::{Limit, Reading, perf};
+use host::{Reading, perf};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 use units::{Bytes, CpuSet};
@@ -67,7 +68,7 @@ impl Group {
         self.workers.last_mut().unwrap()
     }
 
-    fn set(&self, knob: Knob, setting: Setting) -> Result<Reading<()>, KnobError> {
+    fn set(&self, knob: Knob, setting: Setting) -> Result<Reading<()>, SetError> {
         self.tree.set(&self.path, knob, &setting)
     }
 
@@ -320,7 +321,7 @@ fn a_group_that_ends_is_gone_and_never_an_error() {
     assert_eq!(ids, [pid]);
     let groups = ProcessCgroups::read(group.tree.fs(), pid).unwrap().value().unwrap();
     let version = group.tree.version();
-    assert_eq!(groups.group(version, host::cgroup::Controller::Memory), Some(&group.path));
+    assert_eq!(groups.group(version, groups::Controller::Memory), Some(&group.path));
     let scheduled = SchedStat::read(group.tree.fs(), pid).unwrap();
     assert!(scheduled.value().is_none_or(|stat| stat.run > Duration::ZERO));
 
@@ -466,7 +467,7 @@ fn the_topology_is_that_of_this_machine() {
 fn hardware_counters_work_or_are_unsupported() {
     let group = group_or_skip!();
     let cpus = Topology::read(&*real()).unwrap().online();
-    let dir = group.tree.dir(host::cgroup::Controller::PerfEvent, &group.path);
+    let dir = group.tree.dir(groups::Controller::PerfEvent, &group.path);
     match (perf::probe(), dir) {
         (Ok(()), Some(dir)) => {
             let opened = perf::CgroupCounters::open(&dir, &cpus).unwrap();

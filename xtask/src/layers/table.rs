@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! units <- api <- { qos, overcommit, sched, desched } <- { agent, control, sim } <- cli
-//! units <- { stats, host }                                ^
+//! units <- stats; api <- groups <- { host, qos }           ^
 //!                               runtime, apiserver, console
 //! ```
 //!
@@ -44,20 +44,26 @@ pub(crate) const TABLE: &[Row] = &[
     row("units", These(&[]), Engine, 2_500),
     row("api", These(&[]), Engine, 13_000),
     row("stats", These(&[]), Engine, 3_000),
-    row("host", These(&[]), Shell, 9_000),
-    row("qos", These(&["api", "stats"]), Engine, 9_000),
+    row("groups", These(&["api"]), Engine, 2_000),
+    row("host", These(&["api", "groups"]), Shell, 8_000),
+    row("qos", These(&["api", "groups", "stats"]), Engine, 9_000),
     row("overcommit", These(&["api", "stats"]), Engine, 4_000),
     row("sched", These(&["api"]), Engine, 20_000),
     row("desched", These(&["api", "sched"]), Engine, 7_000),
     row("runtime", These(&["api"]), Shell, 6_000),
     // The API server is there for the tests of these two alone, as for `cluster`.
     // Sees and acts: a shell for each of the twenty strategies and hooks of the reference.
-    row("agent", These(&["host", "qos", "stats", "runtime", "api", "apiserver"]), Shell, 19_000),
+    row(
+        "agent",
+        These(&["groups", "host", "qos", "stats", "runtime", "api", "apiserver"]),
+        Shell,
+        19_000,
+    ),
     row("control", These(&["sched", "desched", "overcommit", "api", "apiserver"]), Shell, 16_000),
     row("objects", These(&[]), Engine, 14_000),
     row("apiserver", These(&["api", "objects"]), Shell, 18_000),
     // The API server is there for its tests alone: a client must not reach into it.
-    row("cluster", These(&["api", "host", "apiserver"]), Shell, 20_000),
+    row("cluster", These(&["api", "groups", "host", "apiserver"]), Shell, 20_000),
     row("sim", These(&["qos", "overcommit", "sched", "desched", "api", "apiserver"]), Shell, 8_000),
     // The API server is there for its tests alone, as for `cluster`.
     row("tidepool-console", These(&["api", "apiserver"]), Shell, 5_000),
@@ -66,7 +72,17 @@ pub(crate) const TABLE: &[Row] = &[
     // Measures every process from outside and from inside.
     row(
         "bench",
-        These(&["agent", "api", "apiserver", "control", "host", "overcommit", "qos", "sched"]),
+        These(&[
+            "agent",
+            "api",
+            "apiserver",
+            "control",
+            "groups",
+            "host",
+            "overcommit",
+            "qos",
+            "sched",
+        ]),
         Shell,
         5_000,
     ),

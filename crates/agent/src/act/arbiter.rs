@@ -15,8 +15,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use groups::{Knob, KnobError, Setting, Version};
 use host::Reading;
-use host::cgroup::{Knob, KnobError, Setting, Tree, Version};
+use host::cgroup::Tree;
 use qos::claim::{Bound, Claim, Rank, Value, resolve};
 use qos::writes::{self, in_order};
 

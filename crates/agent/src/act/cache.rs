@@ -17,7 +17,7 @@ use api::metadata::pod::{ResctrlConfig, ResctrlShare};
 use api::protocol::gate::AgentGate;
 use api::qos::{QosClass, StrategyClass};
 use api::strategy::ResctrlQos;
-use host::cgroup::{CgroupPath, Controller, Version};
+use groups::{CgroupPath, Controller, Version};
 use host::fs::HostFs;
 use host::resctrl::{Group, Info, Resctrl, Resource as Part, Schemata};
 use host::{FileError, Reading};

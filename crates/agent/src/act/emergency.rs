@@ -12,8 +12,9 @@ use std::cmp::Reverse;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use api::qos::{KubeQos as KubeClass, QosClass};
-use host::cgroup::{CgroupPath, CgroupReader, Knob, KubeQos, Layout, Setting, Tree};
+use api::qos::{KubeQos, QosClass};
+use groups::{CgroupPath, Knob, Layout, Setting};
+use host::cgroup::{CgroupReader, Tree};
 use host::fs::Buffer;
 use host::psi;
 use host::{FileError, Reading};
@@ -167,7 +168,7 @@ impl Emergency {
         {
             Ok(Reading::Unsupported) => Err("this kernel reclaims nothing on request".to_owned()),
             // Less than was asked for is what the kernel can often do.
-            Err(host::cgroup::KnobError::File(FileError::Write { source, .. }))
+            Err(host::cgroup::SetError::File(FileError::Write { source, .. }))
                 if source.kind() == std::io::ErrorKind::WouldBlock =>
             {
                 Ok(())
@@ -232,7 +233,7 @@ fn running<'s>(sight: &Sight<'s>) -> impl Iterator<Item = &'s NodePod> {
 /// The class of the online side, and its largest pods outside of it.
 fn protected(sight: &Sight<'_>) -> Vec<String> {
     let mut pods: Vec<&NodePod> = running(sight)
-        .filter(|pod| pod.view.kube_qos == KubeClass::Guaranteed)
+        .filter(|pod| pod.view.kube_qos == KubeQos::Guaranteed)
         .filter(|pod| pod.view.raw_qos != Some(QosClass::Be))
         .collect();
     pods.sort_by_key(|pod| (Reverse(pod.view.requests.memory), pod.view.uid.clone()));

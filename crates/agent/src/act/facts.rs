@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use api::kind::node_slo::NodeSloSpec;
 use api::protocol::gate::{AgentGate, Gates};
-use api::qos::{KubeQos as KubeClass, QosClass};
-use host::cgroup::{CgroupPath, Knob, KubeQos, Layout, Setting, Tree, Version};
+use api::qos::{KubeQos, QosClass};
+use groups::{CgroupPath, Knob, Layout, Limit, Setting, Version};
+use host::Reading;
+use host::cgroup::Tree;
 use host::probe::{Answer, Live};
-use host::{Limit, Reading};
 use qos::wake::Verdict;
 use units::{CpuSet, Micros, MilliCpu, Percent};
 
@@ -162,7 +163,7 @@ impl<'a> Facts<'a> {
 
 /// Best-effort by its label or by Kubernetes.
 pub fn is_best_effort(pod: &NodePod) -> bool {
-    pod.view.raw_qos == Some(QosClass::Be) || pod.view.kube_qos == KubeClass::BestEffort
+    pod.view.raw_qos == Some(QosClass::Be) || pod.view.kube_qos == KubeQos::BestEffort
 }
 
 /// Cores as they are measured, cut to whole milli-cores.

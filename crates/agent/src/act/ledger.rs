@@ -13,7 +13,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use host::cgroup::{CgroupPath, Knob};
+use groups::{CgroupPath, Knob};
 use serde::{Deserialize, Serialize};
 
 use super::Place;

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use host::cgroup::{CgroupPath, Controller, Knob, Setting, Shares, Tree, Version};
-use host::{Limit, ParseError};
+use groups::{CgroupPath, Controller, Knob, Limit, ParseError, Setting, Shares, Version};
+use host::cgroup::Tree;
 use qos::claim::Value;
 use qos::writes::Nature;
 

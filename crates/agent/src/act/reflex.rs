@@ -11,7 +11,8 @@
 
 use std::time::Duration;
 
-use host::cgroup::{CgroupPath, CgroupReader, Knob, Tree};
+use groups::{CgroupPath, Knob};
+use host::cgroup::{CgroupReader, Tree};
 use host::fs::Buffer;
 use host::{FileError, Reading};
 use qos::claim::{Bound, Rank, Value};

@@ -16,7 +16,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::protocol::gate::AgentGate;
-use host::cgroup::{CgroupPath, Knob, Layout, Tree, Version};
+use groups::{CgroupPath, Knob, Layout, Version};
+use host::cgroup::Tree;
 use jiff::Timestamp;
 use qos::claim::{Bound, Value};
 use qos::frame;
@@ -375,7 +376,7 @@ impl Rounds {
     }
 
     fn tier(&self) -> CgroupPath {
-        self.layout.class(host::cgroup::KubeQos::BestEffort)
+        self.layout.class(api::qos::KubeQos::BestEffort)
     }
 
     fn reflex(&mut self, now: Duration, inputs: &Inputs) {

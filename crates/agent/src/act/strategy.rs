@@ -28,7 +28,7 @@ pub mod oom;
 pub mod suppress;
 pub mod system;
 
-use host::cgroup::{CgroupPath, Knob};
+use groups::{CgroupPath, Knob};
 use qos::claim::{Bound, Rank, Value};
 use units::{CpuSet, Micros};
 

@@ -22,7 +22,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use host::cgroup::{CgroupPath, Driver, Knob, KnobError, Layout, Setting, Shares, Tree, Version};
+use groups::{CgroupPath, Driver, Knob, Layout, Setting, Shares, Version};
+use host::cgroup::{SetError, Tree};
 use host::wake::{self, Role, Task};
 use host::{FileError, Reading};
 use qos::identity::Mode;
@@ -77,7 +78,7 @@ pub enum ProbeError {
     #[error("the groups of the probe cannot be used")]
     Group(#[from] FileError),
     #[error("the groups of the probe cannot be set")]
-    Knob(#[from] KnobError),
+    Set(#[from] SetError),
     #[error("this kernel has no {knob:?}")]
     Unsupported { knob: Knob },
     #[error("cannot run {}", program.display())]

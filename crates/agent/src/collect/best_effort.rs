@@ -7,8 +7,9 @@
 
 use std::time::Duration;
 
-use host::cgroup::{CgroupPath, CgroupReader};
-use host::{FileError, Limit, Reading};
+use groups::{CgroupPath, Limit};
+use host::cgroup::CgroupReader;
+use host::{FileError, Reading};
 use stats::Rate;
 
 use super::group::Pass;

@@ -3,7 +3,8 @@
 //! Only kernels with kidled know. The scanner is told its period once; from then on each group has a file
 //! with the ages of its pages. Memory without cold pages is the page-cache variant minus what is cold.
 
-use host::cgroup::{CgroupPath, CgroupReader};
+use groups::CgroupPath;
+use host::cgroup::CgroupReader;
 use host::fs::HostFs;
 use host::{Reading, cold};
 use tracing::warn;

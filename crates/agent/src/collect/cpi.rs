@@ -7,7 +7,8 @@
 
 use std::time::Duration;
 
-use host::cgroup::{Controller, Tree};
+use groups::Controller;
+use host::cgroup::Tree;
 use host::perf::{self, CgroupCounters};
 use host::{FileError, Reading};
 use units::CpuSet;

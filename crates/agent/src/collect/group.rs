@@ -11,7 +11,8 @@
 
 use std::time::Duration;
 
-use host::cgroup::{CgroupPath, CgroupReader, MemoryStat, Throttling, Tree, Version};
+use groups::{CgroupPath, Version};
+use host::cgroup::{CgroupReader, MemoryStat, Throttling, Tree};
 use host::fs::Buffer;
 use host::{FileError, Reading};
 use stats::{Rate, RateRule};

@@ -5,9 +5,10 @@
 
 use std::time::Duration;
 
-use host::cgroup::{CgroupPath, CgroupReader};
+use groups::{CgroupPath, Limit};
+use host::cgroup::CgroupReader;
 use host::proc::MemInfo;
-use host::{FileError, Limit, Reading};
+use host::{FileError, Reading};
 use units::{Bytes, Percent, Rounding};
 
 use super::group::Pass;

@@ -4,8 +4,9 @@
 //! so. Each process is held by a descriptor first and looked up in its group again before it is
 //! killed, so that a number that was given to another process in between hits nobody.
 
+use groups::CgroupPath;
 use host::Reading;
-use host::cgroup::{CgroupPath, Tree};
+use host::cgroup::Tree;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 /// Kills all processes below a group; how many.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use futures::StreamExt;
-use host::cgroup::Layout;
+use groups::Layout;
 use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use host::cgroup::Layout;
+use groups::Layout;
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use tokio::sync::{mpsc, watch};

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use api::protocol::pod::RESOURCE_STATUS;
 use api::protocol::resource::{BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, MID_MEMORY};
+use api::qos::KubeQos;
 use api::resources::{WireList, amount, is_sidecar};
 use api::{priority, qos};
-use host::cgroup::{ContainerId, KubeQos, Layout, PodUid};
+use groups::{ContainerId, Layout, PodUid};
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod};
 use units::{Bytes, CpuSet, MilliCpu, Rounding};
 
@@ -42,15 +43,6 @@ pub struct Lent {
     pub limit: Option<i64>,
 }
 
-/// The class that decides about a pod's directory.
-pub fn kube_qos(class: qos::KubeQos) -> KubeQos {
-    match class {
-        qos::KubeQos::Guaranteed => KubeQos::Guaranteed,
-        qos::KubeQos::Burstable => KubeQos::Burstable,
-        qos::KubeQos::BestEffort => KubeQos::BestEffort,
-    }
-}
-
 /// Reads a pod; `None` without a uid.
 pub fn read(pod: &Pod, layout: &Layout) -> Option<NodePod> {
     let uid = uid(pod)?;
@@ -81,8 +73,8 @@ pub fn read(pod: &Pod, layout: &Layout) -> Option<NodePod> {
             cpu: list.get(BATCH_CPU).map_or(MilliCpu::ZERO, |q| MilliCpu(amount(q).value())),
             memory: bytes(list, BATCH_MEMORY),
         }),
-        cgroup: layout.pod(kube_qos(kube), &group).as_str().to_owned(),
-        containers: containers(pod, layout, kube_qos(kube), &group),
+        cgroup: layout.pod(kube, &group).as_str().to_owned(),
+        containers: containers(pod, layout, kube, &group),
     };
     let cpus = RESOURCE_STATUS.get(meta).map(|status| status.cpuset).unwrap_or_default();
     let lent = lent(pod, &view.containers);
@@ -186,7 +178,7 @@ fn lent(pod: &Pod, made: &[ContainerView]) -> Vec<Lent> {
 mod tests {
     use api::priority::PriorityClass;
     use api::qos::QosClass;
-    use host::cgroup::Driver;
+    use groups::Driver;
     use serde_json::{Value, json};
 
     use super::*;

@@ -9,8 +9,10 @@ use std::time::Duration;
 use api::kind::{Device, NodeMetric, NodeResourceTopology, NodeSlo};
 use api::protocol::gate::AgentGate;
 use api::protocol::metric::agent::internal::START_TIME;
+use api::qos::KubeQos;
 use arc_swap::ArcSwap;
-use host::cgroup::{KubeQos, Layout, Tree};
+use groups::Layout;
+use host::cgroup::Tree;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client};
@@ -256,7 +258,7 @@ impl Agent {
     /// Changes of control groups; none come where they cannot be watched.
     fn start_pleg(&mut self, tree: &Tree) -> mpsc::Receiver<pleg::Change> {
         let real = |qos| tree.fs().real_path(&tree.main_dir(&self.layout.class(qos)));
-        let parents: Vec<PathBuf> = KubeQos::ALL.into_iter().filter_map(real).collect();
+        let parents: Vec<PathBuf> = KubeQos::ALL.iter().copied().filter_map(real).collect();
         if !parents.is_empty() {
             match pleg::follow(parents) {
                 Ok((changes, stop)) => {

@@ -46,7 +46,7 @@ fn pod(uid: &str, qos: &str, cpus: &str, phase: &str) -> read::NodePod {
         },
         "status": { "phase": phase },
     }));
-    read::read(&pod.unwrap(), &host::cgroup::Layout::one_machine()).unwrap()
+    read::read(&pod.unwrap(), &groups::Layout::one_machine()).unwrap()
 }
 
 fn pods(all: Vec<read::NodePod>) -> Pods {

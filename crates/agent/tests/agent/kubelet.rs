@@ -9,7 +9,7 @@ use agent::health::Health;
 use agent::kubelet::{Access, Identity, Kubelet, Settings, Trust, endpoint};
 use agent::object::Seen;
 use agent::pods::{Pods, from_kubelet};
-use host::cgroup::{Driver, Layout};
+use groups::{Driver, Layout};
 use http::{Request, Response};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};

@@ -18,9 +18,11 @@ use agent::slo::merge;
 use agent::topology::{self, machine};
 use agent::view::{Amounts, NodeView};
 use api::protocol::gate::Gates;
+use api::qos::KubeQos;
+use groups::{CgroupPath, Driver, Knob, Layout, Setting, Version};
 use host::Reading;
 use host::block::{self, Disk};
-use host::cgroup::{CgroupPath, Driver, Knob, KubeQos, Layout, Setting, Tree, Version};
+use host::cgroup::Tree;
 use host::fs::{Mounts, RealFs};
 use host::topology::Topology;
 use jiff::Timestamp;
@@ -228,7 +230,7 @@ fn furnish(sandbox: &Sandbox) -> (Vec<CgroupPath>, Vec<Workload>) {
         for group in [&group, &container] {
             sandbox.tree.make(group).unwrap();
             if qos == "LS" {
-                let quota = Setting::Limit(host::Limit::At(100_000));
+                let quota = Setting::Limit(groups::Limit::At(100_000));
                 sandbox.tree.set(group, Knob::CfsQuota, &quota).unwrap();
             }
         }
@@ -378,8 +380,8 @@ fn disks_of_best_effort_are_limited_and_freed_again() {
         let knobs = [Knob::ReadBps, Knob::WriteIops, Knob::WriteBps];
         knobs.map(|knob| match sandbox.tree.get(&tier, knob).unwrap() {
             Reading::Value(Setting::Rates(rates)) => match rates.get(&disk.number) {
-                Some(host::Limit::At(rate)) => Some(*rate),
-                Some(host::Limit::Max) | None => None,
+                Some(groups::Limit::At(rate)) => Some(*rate),
+                Some(groups::Limit::Max) | None => None,
             },
             other => panic!("{other:?}"),
         })

@@ -15,9 +15,8 @@ use agent::view::{
 use api::priority::PriorityClass;
 use api::protocol::gate::AgentGate;
 use api::qos::{KubeQos, QosClass};
-use host::Limit;
+use groups::{CgroupPath, Driver, Knob, Layout, Limit, PodUid, Setting, Version};
 use host::Reading;
-use host::cgroup::{CgroupPath, Driver, Knob, Layout, PodUid, Setting, Version};
 use units::CpuSet;
 
 use crate::sandbox::Sandbox;
@@ -37,9 +36,9 @@ struct Pod {
 impl Pod {
     fn start(sandbox: &Sandbox, driver: Driver, kube_qos: KubeQos, number: u8) -> Self {
         let class = match kube_qos {
-            KubeQos::Guaranteed => host::cgroup::KubeQos::Guaranteed,
-            KubeQos::Burstable => host::cgroup::KubeQos::Burstable,
-            KubeQos::BestEffort => host::cgroup::KubeQos::BestEffort,
+            KubeQos::Guaranteed => api::qos::KubeQos::Guaranteed,
+            KubeQos::Burstable => api::qos::KubeQos::Burstable,
+            KubeQos::BestEffort => api::qos::KubeQos::BestEffort,
         };
         let uid = format!("{number:08}-1111-2222-3333-444444444444");
         let id = format!("containerd://{number:064}");
@@ -86,7 +85,7 @@ struct Rig {
 
 impl Rig {
     fn new(sandbox: &Sandbox, driver: Driver, pods: &[&Pod]) -> Self {
-        let tier = Layout::new(driver).class(host::cgroup::KubeQos::BestEffort);
+        let tier = Layout::new(driver).class(api::qos::KubeQos::BestEffort);
         let mut settings = CollectSettings {
             best_effort_cgroup: format!("{}/{}", sandbox.root.as_str(), tier.as_str()),
             psi_interval: SECOND,

@@ -6,11 +6,12 @@ use std::os::unix::fs::MetadataExt;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use groups::{CgroupPath, DeviceNumber, Knob, Limit, Setting, Version};
+use host::Reading;
 use host::block;
-use host::cgroup::{CgroupPath, CgroupReader, DeviceNumber, Knob, Setting, Version};
+use host::cgroup::CgroupReader;
 use host::fs::Buffer;
 use host::topology::Topology;
-use host::{Limit, Reading};
 use units::{Bytes, CpuSet};
 
 use crate::sandbox::Sandbox;

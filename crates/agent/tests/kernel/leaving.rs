@@ -6,8 +6,7 @@
 //! web 64 + hog 200 + other 60      the hog's owner is at rest: the other one leaves
 //! ```
 
-use host::Limit;
-use host::cgroup::{Controller, Knob, Setting};
+use groups::{Controller, Knob, Limit, Setting};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::DeleteParams;
 use serde_json::{Value, json};

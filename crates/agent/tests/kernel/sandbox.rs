@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use groups::CgroupPath;
 use host::FileError;
 use host::Reading;
-use host::cgroup::{CgroupPath, Tree};
+use host::cgroup::Tree;
 use host::fs::{Mounts, RealFs};
 
 /// How long the kernel may take to let go of a group whose processes were killed.

@@ -9,8 +9,9 @@
 use std::fs;
 
 use agent::act::switch::{Off, turn_off, turn_on};
+use api::qos::KubeQos;
+use groups::{CgroupPath, Knob};
 use host::Reading;
-use host::cgroup::{CgroupPath, Knob, KubeQos};
 use host::topology::Topology;
 use serde_json::json;
 use testkit::wait::until_blocking as until;

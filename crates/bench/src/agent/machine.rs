@@ -7,7 +7,8 @@ use agent::view::{Amounts, ContainerState, ContainerView, PodPhase, PodView, Wor
 use anyhow::Context;
 use api::priority::PriorityClass;
 use api::qos::{KubeQos, QosClass};
-use host::cgroup::{CgroupPath, ContainerId, Driver, Layout, PodUid, Tree};
+use groups::{CgroupPath, ContainerId, Driver, Layout, PodUid};
+use host::cgroup::Tree;
 use host::fs::{Mounts, RealFs};
 use units::{Bytes, MilliCpu};
 
@@ -29,7 +30,7 @@ impl Machine {
         let layout = layout(&machine.root);
         machine.group(CgroupPath::new(&machine.root))?;
         machine.group(layout.kubepods())?;
-        for class in [host::cgroup::KubeQos::Burstable, host::cgroup::KubeQos::BestEffort] {
+        for class in [api::qos::KubeQos::Burstable, api::qos::KubeQos::BestEffort] {
             machine.group(layout.class(class))?;
         }
         for pod in world(&machine.root, pods).pods {
@@ -84,7 +85,7 @@ fn layout(root: &str) -> Layout {
 
 /// Where best-effort pods are.
 pub(super) fn best_effort(root: &str) -> CgroupPath {
-    layout(root).class(host::cgroup::KubeQos::BestEffort)
+    layout(root).class(api::qos::KubeQos::BestEffort)
 }
 
 /// Where all pods are.
@@ -102,9 +103,9 @@ pub(super) fn world(root: &str, pods: u16) -> World {
 
 fn pod(layout: &Layout, number: u16) -> PodView {
     let (kube_qos, class) = match number % 10 {
-        0 => (KubeQos::Guaranteed, host::cgroup::KubeQos::Guaranteed),
-        1..8 => (KubeQos::Burstable, host::cgroup::KubeQos::Burstable),
-        _ => (KubeQos::BestEffort, host::cgroup::KubeQos::BestEffort),
+        0 => (KubeQos::Guaranteed, api::qos::KubeQos::Guaranteed),
+        1..8 => (KubeQos::Burstable, api::qos::KubeQos::Burstable),
+        _ => (KubeQos::BestEffort, api::qos::KubeQos::BestEffort),
     };
     let qos = QosClass::from(kube_qos);
     let uid = PodUid::new(format!("00000000-0000-4000-8000-{number:012}"));

@@ -8,8 +8,9 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
+use groups::CgroupPath;
 use host::Reading;
-use host::cgroup::{CgroupPath, CgroupReader, Tree};
+use host::cgroup::{CgroupReader, Tree};
 use host::fs::{Buffer, Mounts, RealFs};
 use qos::frame::Settings;
 use rustix::process::{Pid, Signal, kill_process};

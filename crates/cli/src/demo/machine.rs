@@ -7,8 +7,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use groups::{CgroupPath, Controller, Knob, Setting, Shares};
 use host::Reading;
-use host::cgroup::{CgroupPath, Controller, Knob, Setting, Shares, Tree};
+use host::cgroup::Tree;
 use host::fs::{Buffer, Mounts, RealFs};
 use host::proc::{CpuTimes, NodeReader, Stat};
 

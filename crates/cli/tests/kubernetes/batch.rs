@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use host::cgroup::{CgroupPath, Knob};
+use groups::{CgroupPath, Knob};
 use serde_json::{Value, json};
 
 use crate::existing::threshold;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use host::cgroup::{CgroupPath, Knob};
+use groups::{CgroupPath, Knob};
 use serde_json::Value;
 use units::CpuSet;
 

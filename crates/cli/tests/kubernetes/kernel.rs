@@ -6,8 +6,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use api::qos::KubeQos;
+use groups::{CgroupPath, ContainerId, Driver, Knob, Layout, PodUid};
 use host::Reading;
-use host::cgroup::{CgroupPath, ContainerId, Driver, Knob, KubeQos, Layout, PodUid, Tree};
+use host::cgroup::Tree;
 use host::fs::{Mounts, RealFs};
 use serde_json::Value;
 

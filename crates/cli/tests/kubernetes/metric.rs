@@ -3,7 +3,8 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use host::cgroup::{CgroupPath, Controller, MemoryStat, Version};
+use groups::{CgroupPath, Controller, Version};
+use host::cgroup::MemoryStat;
 use serde_json::{Value, json};
 use units::Quantity;
 

@@ -4,8 +4,10 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::Arc;
 
+use api::qos::KubeQos;
+use groups::{CgroupPath, Driver, Knob, Layout, PodUid};
 use host::Reading;
-use host::cgroup::{CgroupPath, Driver, Knob, KubeQos, Layout, PodUid, Tree};
+use host::cgroup::Tree;
 use host::fs::{Mounts, RealFs};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::PostParams;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use host::Limit;
-use host::cgroup::{CgroupPath, Controller, Knob, Setting, Tree};
+use groups::{CgroupPath, Controller, Knob, Limit, Setting};
+use host::cgroup::Tree;
 use host::fs::{Mounts, RealFs};
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use units::{Micros, MilliCpu};
 
-use crate::error::ParseError;
-use crate::{Limit, scan};
+use groups::{Limit, ParseError, scan};
 
 /// How much a group ran, and how often it was held back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,9 +2,7 @@
 
 use units::Bytes;
 
-use super::Version;
-use crate::error::ParseError;
-use crate::{Limit, scan};
+use groups::{ParseError, Version, scan};
 
 /// What a group's memory consists of, with that of the groups below.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -87,21 +85,6 @@ impl MemoryEvents {
         let found = scan::pairs(text).find(|(_, key, _)| *key == b"oom_kill");
         let (at, _, value) = found.ok_or_else(|| ParseError::missing(text, "oom_kill"))?;
         Ok(Self { oom_kill: scan::pair_number(at, value)? })
-    }
-}
-
-/// From here on v1 means "no limit": the largest multiple of a page in 63 bits.
-const V1_NO_LIMIT: u64 = 0x7FFF_FFFF_FFFF_F000;
-
-/// Reads `memory.max`, `memory.limit_in_bytes` and their like.
-pub(super) fn parse_limit(text: &[u8]) -> Result<Limit<Bytes>, ParseError> {
-    match text.trim_ascii() {
-        b"max" | b"-1" => Ok(Limit::Max),
-        word => match scan::number(word) {
-            Some(V1_NO_LIMIT..) => Ok(Limit::Max),
-            Some(bytes) => Ok(Limit::At(scan::bytes(bytes))),
-            None => Err(ParseError::new(1, "bytes or max", word)),
-        },
     }
 }
 
@@ -198,22 +181,6 @@ mod tests {
                 .collect();
             let error = MemoryStat::parse(Version::V2, without.as_bytes()).unwrap_err();
             assert_eq!(error.line, 8, "{line}");
-        }
-    }
-
-    #[test]
-    fn a_limit_at_the_top_is_none() {
-        let cases: [(&[u8], Option<Limit<Bytes>>); 7] = [
-            (b"max\n", Some(Limit::Max)),
-            (b"-1\n", Some(Limit::Max)),
-            (b"9223372036854771712\n", Some(Limit::Max)),
-            (b"9223372036854771711\n", Some(Limit::At(Bytes(0x7FFF_FFFF_FFFF_EFFF)))),
-            (b"0\n", Some(Limit::At(Bytes(0)))),
-            (b"\n", None),
-            (b"-2\n", None),
-        ];
-        for (text, want) in cases {
-            assert_eq!(parse_limit(text).ok(), want, "{text:?}");
         }
     }
 

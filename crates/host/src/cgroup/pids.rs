@@ -1,7 +1,6 @@
 //! How many tasks a group has and may have.
 
-use crate::error::ParseError;
-use crate::{Limit, scan};
+use groups::{Limit, ParseError, scan};
 
 /// Tasks of a group and the groups below.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,12 +11,13 @@ use units::{Bytes, CpuSet};
 
 use super::io::{self, DeviceIo};
 use super::memory::{self, MemoryEvents, MemoryStat};
-use super::{CgroupPath, Controller, CpuMax, CpuStat, Pids, Throttling, Tree, Version, pids};
+use super::{CpuMax, CpuStat, Pids, Throttling, Tree, pids};
+use crate::Reading;
 use crate::cold::IdlePages;
-use crate::error::{FileError, ParseError};
+use crate::error::FileError;
 use crate::fs::{Buffer, Source};
 use crate::psi::{Pressure, Resource};
-use crate::{Limit, Reading, scan};
+use groups::{CgroupPath, Controller, Limit, ParseError, Version, scan};
 
 /// Reads one group.
 #[derive(Debug)]
@@ -178,7 +179,7 @@ impl CgroupReader {
     }
 
     pub fn memory_limit(&mut self, buffer: &mut Buffer) -> Outcome<Limit<Bytes>> {
-        self.parse(File::MemoryLimit, buffer, memory::parse_limit)
+        self.parse(File::MemoryLimit, buffer, groups::parse_memory_limit)
     }
 
     pub fn memory_events(&mut self, buffer: &mut Buffer) -> Outcome<MemoryEvents> {

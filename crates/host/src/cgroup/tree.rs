@@ -12,8 +12,9 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::knob::{Knob, KnobError, Setting};
-use super::{CgroupPath, CgroupReader, Driver, Layout, pids};
+use groups::{CgroupPath, Controller, Driver, Knob, KnobError, Layout, Setting, Version};
+
+use super::{CgroupReader, pids};
 use crate::Reading;
 use crate::error::FileError;
 use crate::fs::HostFs;
@@ -21,68 +22,6 @@ use crate::fs::HostFs;
 const ROOT: &str = "/sys/fs/cgroup";
 /// Where hybrid hosts mount v2 beside v1.
 const HYBRID: &str = "/sys/fs/cgroup/unified";
-
-/// The version whose files hold the controllers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Version {
-    V1,
-    V2,
-}
-
-/// The controllers we look at, by their v1 names; `Blkio` is `io` on v2, `Cpuacct` part of `cpu`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Controller {
-    Cpu,
-    Cpuacct,
-    Cpuset,
-    Memory,
-    Blkio,
-    Pids,
-    PerfEvent,
-    NetCls,
-    Freezer,
-}
-
-impl Controller {
-    pub const ALL: [Self; 9] = [
-        Self::Cpu,
-        Self::Cpuacct,
-        Self::Cpuset,
-        Self::Memory,
-        Self::Blkio,
-        Self::Pids,
-        Self::PerfEvent,
-        Self::NetCls,
-        Self::Freezer,
-    ];
-
-    /// The v1 name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Cpu => "cpu",
-            Self::Cpuacct => "cpuacct",
-            Self::Cpuset => "cpuset",
-            Self::Memory => "memory",
-            Self::Blkio => "blkio",
-            Self::Pids => "pids",
-            Self::PerfEvent => "perf_event",
-            Self::NetCls => "net_cls",
-            Self::Freezer => "freezer",
-        }
-    }
-
-    /// The word in `cgroup.controllers`; `None` when v2 has it built in or not at all.
-    pub fn v2_name(self) -> Option<&'static str> {
-        match self {
-            Self::Cpu => Some("cpu"),
-            Self::Cpuset => Some("cpuset"),
-            Self::Memory => Some("memory"),
-            Self::Blkio => Some("io"),
-            Self::Pids => Some("pids"),
-            Self::Cpuacct | Self::PerfEvent | Self::NetCls | Self::Freezer => None,
-        }
-    }
-}
 
 /// Why there is no tree to look at.
 #[derive(Debug, thiserror::Error)]
@@ -92,6 +31,16 @@ pub enum TreeError {
 
     #[error("cannot list {ROOT}")]
     List(#[source] io::Error),
+}
+
+/// Why a setting was not written.
+#[derive(Debug, thiserror::Error)]
+pub enum SetError {
+    #[error(transparent)]
+    Knob(#[from] KnobError),
+
+    #[error(transparent)]
+    File(#[from] FileError),
 }
 
 /// The host's hierarchies. Cheap to clone.
@@ -257,7 +206,7 @@ impl Tree {
         group: &CgroupPath,
         knob: Knob,
         setting: &Setting,
-    ) -> Result<Reading<()>, KnobError> {
+    ) -> Result<Reading<()>, SetError> {
         let values = knob.encode(self.version(), setting)?;
         let Some(path) = self.knob_path(group, knob) else { return Ok(Reading::Unsupported) };
         for value in values {

@@ -8,12 +8,13 @@ use std::sync::Arc;
 use units::Bytes;
 
 use super::Live;
-use crate::cgroup::{CgroupPath, Controller, Driver, Layout, Tree, Version};
+use crate::cgroup::Tree;
+use crate::cold;
 use crate::fs::HostFs;
 use crate::proc::MemInfo;
 use crate::psi::Resource;
 use crate::topology::{CpuModel, Topology};
-use crate::{cold, scan};
+use groups::{CgroupPath, Controller, Driver, Layout, Version, scan};
 
 /// The first two numbers of a release; vendors count differently after them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

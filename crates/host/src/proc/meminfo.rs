@@ -2,8 +2,7 @@
 
 use units::Bytes;
 
-use crate::error::ParseError;
-use crate::scan;
+use groups::{ParseError, scan};
 
 /// `/proc/meminfo`, as far as it is needed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use crate::cgroup::{CgroupPath, Controller, Version};
-use crate::error::{FileError, ParseError};
+use crate::Reading;
+use crate::error::FileError;
 use crate::fs::HostFs;
-use crate::{Reading, scan};
+use groups::{CgroupPath, Controller, ParseError, Version, scan};
 
 /// `/proc/<pid>/schedstat`: how long a task ran and how long it waited for a CPU.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

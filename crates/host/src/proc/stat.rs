@@ -1,7 +1,6 @@
 //! Time of all CPUs and of each, from `/proc/stat`.
 
-use crate::error::ParseError;
-use crate::scan;
+use groups::{ParseError, scan};
 
 /// Where the time of a CPU went since boot, in clock ticks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

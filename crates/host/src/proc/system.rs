@@ -9,11 +9,12 @@ use rustix::io::Errno;
 use units::Bytes;
 
 use super::{MemInfo, NodeMemInfo, Stat};
-use crate::error::{FileError, ParseError};
+use crate::Reading;
+use crate::error::FileError;
 use crate::fs::{Buffer, HostFs, Source};
 use crate::psi::{Pressure, Resource};
 use crate::topology::{NumaNode, Topology};
-use crate::{Reading, scan};
+use groups::{ParseError, scan};
 
 /// Reads the host's own numbers, one system call each.
 #[derive(Debug)]

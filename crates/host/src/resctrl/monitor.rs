@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use crate::Reading;
-use crate::error::{FileError, ParseError};
+use crate::error::FileError;
 use crate::fs::{Buffer, HostFs, Source};
-use crate::scan;
+use groups::{ParseError, scan};
 
 /// The counters of a group, kept open.
 #[derive(Debug)]

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::error::ParseError;
-use crate::scan;
+use groups::{ParseError, scan};
 
 /// What a line of `schemata` divides.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::{Topology, read_optional};
 use crate::error::FileError;
 use crate::fs::HostFs;
-use crate::scan;
+use groups::scan;
 
 const UNKNOWN: &str = "unknown";
 

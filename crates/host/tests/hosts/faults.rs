@@ -1,6 +1,8 @@
 //! What goes wrong with kernel files, and what the reader makes of it.
 
-use host::cgroup::{CgroupPath, Knob, KubeQos, Setting, Tree, TreeError};
+use api::qos::KubeQos;
+use groups::{CgroupPath, Knob, Setting};
+use host::cgroup::{Tree, TreeError};
 use host::fs::{Buffer, FakeFs, LARGEST_FILE};
 use host::{FileError, Reading};
 use rustix::io::Errno;
@@ -10,10 +12,10 @@ use super::{Machine, v1, v2};
 
 fn file(machine: &Machine, controller: &str, file: &str) -> String {
     match machine.tree.version() {
-        host::cgroup::Version::V1 => {
+        groups::Version::V1 => {
             format!("/sys/fs/cgroup/{controller}/{}/{file}", machine.web.as_str())
         }
-        host::cgroup::Version::V2 => format!("/sys/fs/cgroup/{}/{file}", machine.web.as_str()),
+        groups::Version::V2 => format!("/sys/fs/cgroup/{}/{file}", machine.web.as_str()),
     }
 }
 

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use host::cgroup::{CgroupPath, DeviceNumber, Knob, KnobError, KubeQos, Setting, Shares, Version};
+use api::qos::KubeQos;
+use groups::{CgroupPath, DeviceNumber, Knob, KnobError, Limit, Setting, Shares, Version};
+use host::Reading;
+use host::cgroup::SetError;
 use host::fs::HostFs;
-use host::{Limit, Reading};
 use rustix::io::Errno;
 use units::CpuSet;
 
@@ -142,7 +144,7 @@ fn no_limit_for_a_device_is_spelled_two_ways() {
 
 fn refused(machine: &Machine, group: &CgroupPath, knob: Knob, setting: &Setting) -> Errno {
     match machine.tree.set(group, knob, setting).unwrap_err() {
-        KnobError::File(host::FileError::Write { source, .. }) => {
+        SetError::File(host::FileError::Write { source, .. }) => {
             Errno::from_io_error(&source).unwrap()
         }
         other => panic!("{other}"),

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use host::cgroup::{CgroupPath, Knob};
+use groups::{CgroupPath, Knob};
 use host::fs::{Entry as DirEntry, FakeFs, HostFs, Source};
 use proptest::prelude::*;
 use tempfile::TempDir;

@@ -6,7 +6,7 @@
 //! the weight that the kubelet gave it: there it would be measured against online pods.
 
 use api::qos::QosClass;
-use host::cgroup::{CgroupPath, Knob};
+use groups::{CgroupPath, Knob};
 use qos::batch::{Container, Limits, Node, container_limits, pod_limits};
 use qos::claim::{Rank, Value};
 

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use api::metadata::topology::CpuSharedPools;
 use api::protocol::gate::AgentGate;
 use api::qos::QosClass;
-use host::cgroup::{CgroupPath, Knob};
+use groups::{CgroupPath, Knob};
 use qos::assign::{Assignment, Class, Placement, Pools, Reason, assign};
 use qos::claim::{Rank, Value};
 use units::CpuSet;

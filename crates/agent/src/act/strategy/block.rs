@@ -6,9 +6,8 @@ use std::collections::BTreeMap;
 
 use api::qos::QosClass;
 use api::strategy::{BlkioQos, Block, BlockIo};
-use host::Limit;
+use groups::{CgroupPath, DeviceNumber, Knob, Limit, Setting, Version};
 use host::block::Disk;
-use host::cgroup::{CgroupPath, DeviceNumber, Knob, Setting, Version};
 use qos::block::{Latency, Model, Throttle, latency_words, model_words, weight};
 use qos::claim::{Rank, Value};
 

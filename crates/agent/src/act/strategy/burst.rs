@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use api::qos::QosClass;
 use api::strategy::CpuBurstStrategy;
-use host::cgroup::{CgroupPath, Knob};
+use groups::{CgroupPath, Knob};
 use qos::burst::limiter::Allowance;
 use qos::burst::{self, Cause, Limiter, NodeState, Pool, Step, cfs_burst, node_state, pod_quota};
 use qos::claim::Rank;

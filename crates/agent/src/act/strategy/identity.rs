@@ -7,9 +7,9 @@
 //! scheduling the same is done where best-effort is configured to be idle.
 
 use api::protocol::gate::AgentGate;
-use api::qos::{KubeQos as KubeClass, QosClass};
+use api::qos::{KubeQos, QosClass};
 use api::strategy::{CpuQos, ResourceQos};
-use host::cgroup::{CgroupPath, Knob, KubeQos, Version};
+use groups::{CgroupPath, Knob, Version};
 use qos::claim::Rank;
 use qos::identity::{self, Choice, Identities, Means, Mode, Owner, Wish as Identity};
 
@@ -125,9 +125,9 @@ pub fn owner(pod: &NodePod) -> Owner {
         Some(QosClass::Ls) => Owner::Ls,
         Some(QosClass::Be) => Owner::Be,
         Some(QosClass::System) | None => match pod.view.kube_qos {
-            KubeClass::Guaranteed => Owner::Guaranteed,
-            KubeClass::Burstable => Owner::Burstable,
-            KubeClass::BestEffort => Owner::BestEffort,
+            KubeQos::Guaranteed => Owner::Guaranteed,
+            KubeQos::Burstable => Owner::Burstable,
+            KubeQos::BestEffort => Owner::BestEffort,
         },
     }
 }

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 
 use api::config::defaults::agent_qos;
 use api::metadata::pod::MemoryQosPolicy;
-use api::qos::{QosClass, StrategyClass};
+use api::qos::{KubeQos, QosClass, StrategyClass};
 use api::strategy::{MemoryQos, ResourceQosStrategy};
-use host::cgroup::{CgroupPath, Knob, KubeQos};
+use groups::{CgroupPath, Knob};
 use qos::claim::{Rank, Value};
 use qos::memory::{Asked, High, Shares, high, protection, tier_protection};
 use units::{Bytes, Percent, Rounding};
@@ -18,7 +18,6 @@ use super::super::Wish;
 use super::super::facts::{Facts, percent};
 use super::super::why::{Decision, Line, Resource, Why};
 use super::{number, set};
-use crate::pods::read::kube_qos;
 use crate::pods::{Bounds, NodePod};
 
 pub fn decide(facts: &Facts<'_>) -> Decision {
@@ -32,7 +31,7 @@ pub fn decide(facts: &Facts<'_>) -> Decision {
         let config = config(pod, strategy, &template);
         let shares = shares(&config);
         let whole = whole(pod);
-        tiers.entry(kube_qos(pod.view.kube_qos)).or_default().push((whole, shares));
+        tiers.entry(pod.view.kube_qos).or_default().push((whole, shares));
         if !is_managed(&config) {
             continue;
         }

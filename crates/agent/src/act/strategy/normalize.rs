@@ -1,7 +1,7 @@
 //! Quotas that do the same work on faster cores: a limit of one CPU is less time on a better machine.
 
 use api::qos::QosClass;
-use host::cgroup::{CgroupPath, Knob};
+use groups::{CgroupPath, Knob};
 use qos::batch::normalize;
 use qos::burst::pod_quota;
 use qos::claim::Rank;

@@ -1,7 +1,7 @@
 //! Who is killed first when memory runs out: the `oom_score_adj` of a container's processes.
 
+use groups::CgroupPath;
 use host::Reading;
-use host::cgroup::CgroupPath;
 
 use super::super::facts::Facts;
 use super::super::files::{File, FileWish};

@@ -8,8 +8,8 @@
 
 use api::protocol::gate::AgentGate;
 use api::qos::QosClass;
+use groups::{CgroupPath, Knob, Setting};
 use host::Reading;
-use host::cgroup::{CgroupPath, Knob, Setting};
 use qos::claim::Rank;
 use qos::suppress::{Bound, Budget, Inputs, Usage, budget, cpus, quota};
 use units::{CpuSet, Micros, MilliCpu, Percent};

@@ -1,6 +1,6 @@
 //! Online containers beyond their limit.
 
-use host::cgroup::{CgroupPath, Knob, Version};
+use groups::{CgroupPath, Knob, Version};
 use serde_json::{Value, json};
 
 use super::rig::{POD, Pod, Rig};
@@ -14,7 +14,7 @@ fn limited(name: &'static str, annotations: Value) -> Pod {
 /// As a kubelet would have made it.
 fn with_quota(rig: &Rig, group: &CgroupPath, name: &str) {
     let at = |group: &CgroupPath| {
-        let setting = host::cgroup::Setting::Limit(host::Limit::At(200_000));
+        let setting = groups::Setting::Limit(groups::Limit::At(200_000));
         rig.tree.set(group, Knob::CfsQuota, &setting).unwrap();
     };
     at(group);

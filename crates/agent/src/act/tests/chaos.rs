@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use host::cgroup::Version;
+use groups::Version;
 use serde_json::json;
 
 use super::super::TICK;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use api::protocol::gate::AgentGate;
-use host::cgroup::{Knob, Version};
+use groups::{Knob, Version};
 use host::cookies::FakeCookies;
 use rustix::io::Errno;
 use serde_json::{Value, json};

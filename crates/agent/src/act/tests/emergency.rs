@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use host::cgroup::{CgroupPath, Knob, Version};
+use groups::{CgroupPath, Knob, Version};
 use serde_json::json;
 use units::Bytes;
 
@@ -45,7 +45,7 @@ impl Node {
     fn look(&mut self, stalled: u64) {
         self.stalled += Duration::from_millis(stalled);
         let total = self.stalled.as_micros();
-        let group = self.rig.layout.class(host::cgroup::KubeQos::Burstable);
+        let group = self.rig.layout.class(api::qos::KubeQos::Burstable);
         let file = self.rig.tree.main_dir(&group).join("memory.pressure");
         let line = format!("avg10=0.00 avg60=0.00 avg300=0.00 total={total}\n");
         self.rig.kernel.fake.set(file, format!("some {line}full {line}"));

@@ -1,7 +1,7 @@
 //! The picture everybody draws of co-location: sixteen CPUs, LSE on two, LSR on two, LS on the rest,
 //! best-effort on all but those of LSE, less of them the more the others use.
 
-use host::cgroup::{CgroupPath, Version};
+use groups::{CgroupPath, Version};
 use units::CpuSet;
 
 use super::rig::{POD, Pod, Rig, suppressing};

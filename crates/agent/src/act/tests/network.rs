@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use api::protocol::gate::AgentGate;
-use host::cgroup::Version;
+use groups::Version;
 use serde_json::{Value, json};
 
 use super::super::network::{Places, Tc};

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use host::cgroup::{Knob, Setting, Version};
+use groups::{Knob, Setting, Version};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -20,7 +20,7 @@ fn busy(version: Version) -> Rig {
     rig.add(Pod { name: "lse", qos: "LSE", cpus: "0-1", ..POD });
     let limit = json!({ "limits": { "cpu": "2" } });
     let web = rig.add(Pod { name: "web", resources: limit, ..POD });
-    let quota = Setting::Limit(host::Limit::At(200_000));
+    let quota = Setting::Limit(groups::Limit::At(200_000));
     for group in [web.clone(), web.child("web")] {
         rig.tree.set(&group, Knob::CfsQuota, &quota).unwrap();
     }
@@ -102,7 +102,7 @@ fn systemd_s_reset_of_the_tier_is_answered_within_two_seconds() {
     let tier = rig.tier();
     let quota = rig.text(&tier, Knob::CfsQuota);
     assert!(!quota.starts_with("max"), "{quota}");
-    rig.tree.set(&tier, Knob::CfsQuota, &Setting::Limit(host::Limit::Max)).unwrap();
+    rig.tree.set(&tier, Knob::CfsQuota, &Setting::Limit(groups::Limit::Max)).unwrap();
     rig.tick();
     rig.tick();
     assert_eq!(rig.text(&tier, Knob::CfsQuota), quota);

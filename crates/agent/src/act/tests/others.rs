@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api::protocol::gate::AgentGate;
+use groups::{DeviceNumber, Knob, Version};
 use host::block::Disk;
-use host::cgroup::{DeviceNumber, Knob, Version};
 use serde_json::json;
 
 use super::super::switch;

@@ -8,8 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use api::protocol::gate::{AgentGate, Gates};
+use api::qos::KubeQos;
+use groups::{CgroupPath, Driver, Knob, Layout, Version};
 use host::Reading;
-use host::cgroup::{CgroupPath, Driver, Knob, KubeQos, Layout, Tree, Version};
+use host::cgroup::Tree;
 use host::cookies::FakeCookies;
 use host::fs::{Entry, FakeFs, HostFs, Source};
 use jiff::Timestamp;

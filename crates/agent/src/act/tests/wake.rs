@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use host::cgroup::{CgroupPath, Driver, Knob, Layout, Tree, Version};
+use groups::{CgroupPath, Driver, Knob, Layout, Version};
+use host::cgroup::Tree;
 use host::fs::{Mounts, RealFs};
 use host::wake::serve;
 use qos::identity::Mode;

@@ -12,7 +12,8 @@
 //! A best-effort pod that asks for CPUs as online pods do is among those of `burstable`, with the
 //! weight the kubelet gave it for that; it is not made heavier.
 
-use host::cgroup::{CgroupPath, Knob, KubeQos, Setting, Shares, Version};
+use api::qos::KubeQos;
+use groups::{CgroupPath, Knob, Setting, Shares, Version};
 use proptest::prelude::*;
 use serde_json::json;
 

@@ -1,7 +1,7 @@
 //! What single strategies want, on both versions.
 
 use api::protocol::gate::AgentGate;
-use host::cgroup::{CgroupPath, Knob, Version};
+use groups::{CgroupPath, Knob, Version};
 use serde_json::{Value, json};
 
 use super::rig::{POD, Pod, Rig, suppressing};
@@ -135,7 +135,7 @@ fn pods_on_their_own_cpus_have_no_quota() {
     for version in BOTH {
         let mut rig = Rig::new(version);
         let group = rig.add(Pod { name: "lsr", qos: "LSR", cpus: "2-3", ..POD });
-        let setting = host::cgroup::Setting::Limit(host::Limit::At(200_000));
+        let setting = groups::Setting::Limit(groups::Limit::At(200_000));
         for group in [group.clone(), group.child("lsr")] {
             rig.tree.set(&group, Knob::CfsQuota, &setting).unwrap();
         }

@@ -1,7 +1,7 @@
 //! What goes wrong on real machines, and who must not notice.
 
 use api::qos::KubeQos;
-use host::cgroup::{Controller, Version};
+use groups::{Controller, Version};
 use rustix::io::Errno;
 
 use super::rig::{BOTH, Counters, MIB, Rig, SECOND, container, pod};

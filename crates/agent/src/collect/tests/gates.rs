@@ -2,7 +2,7 @@
 
 use api::protocol::gate::{AgentGate, Gates};
 use api::qos::{KubeQos, QosClass};
-use host::cgroup::{Controller, Version};
+use groups::{Controller, Version};
 
 use super::rig::{BOTH, Counters, MIB, Rig, container, pod};
 use crate::collect::Task;

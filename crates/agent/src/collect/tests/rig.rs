@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use api::priority::PriorityClass;
 use api::qos::{KubeQos, QosClass};
-use host::cgroup::{CgroupPath, Controller, Tree, Version};
+use groups::{CgroupPath, Controller, Version};
+use host::cgroup::Tree;
 use host::fs::FakeFs;
 use units::{Bytes, MilliCpu};
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use api::qos::KubeQos;
-use host::cgroup::Version;
+use groups::Version;
 
 use super::rig::{Rig, container, pod};
 use crate::view::{CollectSettings, PodView};

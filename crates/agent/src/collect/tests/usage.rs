@@ -1,7 +1,7 @@
 //! What is sampled, with which formula.
 
 use api::qos::KubeQos;
-use host::cgroup::Controller;
+use groups::Controller;
 
 use super::rig::{BOTH, Counters, MIB, Rig, TIER, container, pod};
 use crate::series::{Measure, Subject};
@@ -61,7 +61,7 @@ fn pods_and_containers_are_sampled_from_their_second_tick_on() {
 
 #[test]
 fn a_group_that_wakes_up_is_asked_for_throttling_at_once() {
-    let mut rig = Rig::new(host::cgroup::Version::V1);
+    let mut rig = Rig::new(groups::Version::V1);
     let web = pod("web", KubeQos::Burstable);
     rig.make(&container(&web).cgroup);
     rig.enter(vec![web.clone()]);
@@ -139,8 +139,8 @@ fn the_best_effort_tier_is_bound_by_its_narrowest_limit() {
         let sort = pod("sort", KubeQos::BestEffort);
         rig.make(&container(&sort).cgroup);
         let (set, quota) = match version {
-            host::cgroup::Version::V1 => ("cpuset.cpus", "cpu.cfs_quota_us"),
-            host::cgroup::Version::V2 => ("cpuset.cpus.effective", "cpu.max"),
+            groups::Version::V1 => ("cpuset.cpus", "cpu.cfs_quota_us"),
+            groups::Version::V2 => ("cpuset.cpus.effective", "cpu.max"),
         };
         let tier_set = rig.file(Controller::Cpuset, TIER, set);
         let container_set = rig.file(Controller::Cpuset, &container(&sort).cgroup, set);

@@ -1,8 +1,8 @@
 //! The control groups and their controllers.
 
 use super::met;
-use crate::cgroup::{Controller, Driver, Version};
 use crate::probe::{Area, CgroupFacts, Facts, Met, Need, Requirement};
+use groups::{Controller, Driver, Version};
 
 pub(super) fn rows(facts: &Facts) -> Vec<Requirement> {
     let Some(cgroups) = &facts.cgroups else {

@@ -30,7 +30,7 @@ impl Runtime {
     }
 
     /// What stands before the id in the name of a systemd scope; one-machine mode has no systemd.
-    pub(super) fn scope_prefix(self) -> Option<&'static str> {
+    pub(crate) fn scope_prefix(self) -> Option<&'static str> {
         match self {
             Self::Containerd => Some("cri-containerd-"),
             Self::Docker => Some("docker-"),

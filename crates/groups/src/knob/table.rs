@@ -1,7 +1,7 @@
 //! The translation between v1 and v2, one row a knob.
 
 use super::{Form, Knob};
-use crate::cgroup::Controller;
+use crate::Controller;
 
 /// Where a knob is on each version, and what its values look like.
 pub(super) struct Row {

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use host::cgroup::{
-    CgroupPath, ContainerId, Driver, Group, KubeQos, Layout, PodUid, Runtime, Version,
-};
+use api::qos::KubeQos;
+use groups::{CgroupPath, ContainerId, Driver, Group, Layout, Limit, PodUid, Runtime, Version};
+use host::Reading;
 use host::fs::Buffer;
 use host::psi::{Hundredths, Resource};
-use host::{Limit, Reading};
 use units::{Bytes, MilliCpu};
 
 use super::{ANOLIS, WEB, WEB_CONTAINER, WEB_SANDBOX, machine, v1, v2};
@@ -138,7 +137,7 @@ fn paths_lead_there_and_back() {
     ];
     for (name, layout) in layouts {
         assert_eq!(layout.classify(&layout.kubepods()), Some(Group::Kubepods), "{name}");
-        for qos in KubeQos::ALL {
+        for qos in KubeQos::ALL.iter().copied() {
             let class = match qos {
                 KubeQos::Guaranteed => Group::Kubepods,
                 other => Group::Class(other),

@@ -12,9 +12,10 @@ use units::CpuSet;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use super::{Controller, DeviceNumber, Shares, Version, Weight, WeightMap, memory};
-use crate::error::{FileError, ParseError};
-use crate::{Limit, scan};
+use crate::limit::parse_memory_limit;
+use crate::{
+    Controller, DeviceNumber, Limit, ParseError, Shares, Version, Weight, WeightMap, scan,
+};
 
 /// A file of a cgroup that can be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -87,9 +88,6 @@ pub enum KnobError {
 
     #[error("{knob:?} does not take {setting:?}")]
     Kind { knob: Knob, setting: Setting },
-
-    #[error(transparent)]
-    File(#[from] FileError),
 }
 
 /// The form of a knob's value.
@@ -239,7 +237,7 @@ impl Knob {
                 }
             }
             Form::Memory => {
-                memory::parse_limit(text).map(|limit| Setting::Limit(limit.map(|bytes| bytes.0)))
+                parse_memory_limit(text).map(|limit| Setting::Limit(limit.map(|bytes| bytes.0)))
             }
             Form::Cpus => str::from_utf8(text)
                 .ok()

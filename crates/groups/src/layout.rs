@@ -14,34 +14,15 @@
 
 use std::fmt;
 
-use super::{CgroupPath, ContainerId, Runtime};
+use api::qos::KubeQos;
+
+use crate::{CgroupPath, ContainerId, Runtime};
 
 /// Who names the groups: kubelet's `cgroupDriver`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Driver {
     Cgroupfs,
     Systemd,
-}
-
-/// The class Kubernetes derives from requests and limits; it decides where a pod's group is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum KubeQos {
-    Guaranteed,
-    Burstable,
-    BestEffort,
-}
-
-impl KubeQos {
-    pub const ALL: [Self; 3] = [Self::Guaranteed, Self::Burstable, Self::BestEffort];
-
-    /// The name of the class's group; Guaranteed has none.
-    fn part(self) -> Option<&'static str> {
-        match self {
-            Self::Guaranteed => None,
-            Self::Burstable => Some("burstable"),
-            Self::BestEffort => Some("besteffort"),
-        }
-    }
 }
 
 /// The uid of a pod, with dashes.
@@ -121,7 +102,7 @@ impl Layout {
 
     /// The group around a class; for Guaranteed that of all pods.
     pub fn class(&self, qos: KubeQos) -> CgroupPath {
-        match qos.part() {
+        match class_name(qos) {
             Some(part) => self.path(&["kubepods", part]),
             None => self.kubepods(),
         }
@@ -132,7 +113,7 @@ impl Layout {
             Driver::Cgroupfs => format!("pod{uid}"),
             Driver::Systemd => format!("pod{}", uid.0.replace('-', "_")),
         };
-        match qos.part() {
+        match class_name(qos) {
             Some(part) => self.path(&["kubepods", part, &uid]),
             None => self.path(&["kubepods", &uid]),
         }
@@ -217,6 +198,15 @@ impl Layout {
             (!id.is_empty()).then_some((Some(runtime), id))
         };
         Runtime::ALL.into_iter().find_map(of_runtime)
+    }
+}
+
+/// The name of a class's group; Guaranteed has none.
+fn class_name(qos: KubeQos) -> Option<&'static str> {
+    match qos {
+        KubeQos::Guaranteed => None,
+        KubeQos::Burstable => Some("burstable"),
+        KubeQos::BestEffort => Some("besteffort"),
     }
 }
 

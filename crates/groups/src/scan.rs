@@ -1,21 +1,21 @@
 //! The words and numbers of kernel text, by bytes and without allocating.
 
-use crate::error::ParseError;
+use crate::ParseError;
 
 /// Lines with their numbers, counted from one; the newline at the end starts no further line.
-pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
+pub fn lines(text: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     let text = text.strip_suffix(b"\n").unwrap_or(text);
     let lines = (!text.is_empty()).then(|| text.split(|byte| *byte == b'\n'));
     lines.into_iter().flatten().enumerate().map(|(at, line)| (at + 1, line))
 }
 
 /// What stands between blanks.
-pub(crate) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty())
 }
 
 /// Decimal digits and nothing else, within 64 bits.
-pub(crate) fn number(word: &[u8]) -> Option<u64> {
+pub fn number(word: &[u8]) -> Option<u64> {
     if word.is_empty() {
         return None;
     }
@@ -26,7 +26,7 @@ pub(crate) fn number(word: &[u8]) -> Option<u64> {
 }
 
 /// Like [`number`] with an optional minus.
-pub(crate) fn signed(word: &[u8]) -> Option<i64> {
+pub fn signed(word: &[u8]) -> Option<i64> {
     match word.strip_prefix(b"-") {
         Some(digits) => 0_i64.checked_sub_unsigned(number(digits)?),
         None => number(word)?.try_into().ok(),
@@ -34,7 +34,7 @@ pub(crate) fn signed(word: &[u8]) -> Option<i64> {
 }
 
 /// Hexadecimal digits, at most sixteen.
-pub(crate) fn hex(word: &[u8]) -> Option<u64> {
+pub fn hex(word: &[u8]) -> Option<u64> {
     if word.is_empty() || word.len() > 16 {
         return None;
     }
@@ -45,19 +45,19 @@ pub(crate) fn hex(word: &[u8]) -> Option<u64> {
 }
 
 /// A file that holds one number.
-pub(crate) fn only_number(text: &[u8]) -> Result<u64, ParseError> {
+pub fn only_number(text: &[u8]) -> Result<u64, ParseError> {
     let word = text.trim_ascii();
     number(word).ok_or_else(|| ParseError::new(1, "a number", word))
 }
 
 /// A file that holds one number, which may be negative.
-pub(crate) fn only_signed(text: &[u8]) -> Result<i64, ParseError> {
+pub fn only_signed(text: &[u8]) -> Result<i64, ParseError> {
     let word = text.trim_ascii();
     signed(word).ok_or_else(|| ParseError::new(1, "a number", word))
 }
 
 /// `key value` lines: the key, and the line number with the value's text for errors.
-pub(crate) fn pairs(text: &[u8]) -> impl Iterator<Item = (usize, &[u8], &[u8])> {
+pub fn pairs(text: &[u8]) -> impl Iterator<Item = (usize, &[u8], &[u8])> {
     lines(text).filter_map(|(at, line)| {
         let mut words = words(line);
         Some((at, words.next()?, words.next().unwrap_or_default()))
@@ -65,12 +65,12 @@ pub(crate) fn pairs(text: &[u8]) -> impl Iterator<Item = (usize, &[u8], &[u8])> 
 }
 
 /// The number of a `key value` line.
-pub(crate) fn pair_number(at: usize, value: &[u8]) -> Result<u64, ParseError> {
+pub fn pair_number(at: usize, value: &[u8]) -> Result<u64, ParseError> {
     number(value).ok_or_else(|| ParseError::new(at, "a number", value))
 }
 
 /// Saturates: no kernel counts that many bytes.
-pub(crate) fn bytes(count: u64) -> units::Bytes {
+pub fn bytes(count: u64) -> units::Bytes {
     units::Bytes(i64::try_from(count).unwrap_or(i64::MAX))
 }
 

@@ -5,10 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::Limit;
-use crate::cgroup::{DeviceNumber, Version};
-use crate::error::ParseError;
-use crate::scan;
+use crate::{DeviceNumber, Limit, ParseError, Version, scan};
 
 pub(super) fn encode_rates(
     version: Version,
