@@ -147,6 +147,48 @@ impl Knob {
         Self::Frozen,
     ];
 
+    /// The name in ledgers, audit records and journals. It outlives programs: never change one.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::CpuShares => "cpu-shares",
+            Self::CfsQuota => "cfs-quota",
+            Self::CfsPeriod => "cfs-period",
+            Self::CfsBurst => "cfs-burst",
+            Self::BvtWarp => "bvt-warp",
+            Self::CpuIdle => "cpu-idle",
+            Self::CpusetCpus => "cpuset-cpus",
+            Self::CpusetMems => "cpuset-mems",
+            Self::MemoryLimit => "memory-limit",
+            Self::MemoryMin => "memory-min",
+            Self::MemoryLow => "memory-low",
+            Self::MemoryHigh => "memory-high",
+            Self::MemoryReclaim => "memory-reclaim",
+            Self::WmarkRatio => "wmark-ratio",
+            Self::WmarkScaleFactor => "wmark-scale-factor",
+            Self::WmarkMinAdj => "wmark-min-adj",
+            Self::MemoryPriority => "memory-priority",
+            Self::UsePriorityOom => "use-priority-oom",
+            Self::OomGroup => "oom-group",
+            Self::PagecacheLimitEnable => "pagecache-limit-enable",
+            Self::PagecacheLimitSize => "pagecache-limit-size",
+            Self::PagecacheLimitSync => "pagecache-limit-sync",
+            Self::ReadBps => "read-bps",
+            Self::WriteBps => "write-bps",
+            Self::ReadIops => "read-iops",
+            Self::WriteIops => "write-iops",
+            Self::IoWeight => "io-weight",
+            Self::IoCostQos => "io-cost-qos",
+            Self::IoCostModel => "io-cost-model",
+            Self::NetClassId => "net-class-id",
+            Self::Frozen => "frozen",
+        }
+    }
+
+    /// The knob of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|knob| knob.name() == name)
+    }
+
     /// The file on this version; `None` where it cannot exist.
     pub fn file(self, version: Version) -> Option<KnobFile> {
         let row = table::row(self);
@@ -294,4 +336,22 @@ fn decode_shares(version: Version, text: &[u8]) -> Result<Shares, ParseError> {
         }
     };
     shares.ok_or_else(|| ParseError::new(1, "shares or a weight within range", text.trim_ascii()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is in the ledgers of machines.
+    const NAMES: &str = "cpu-shares cfs-quota cfs-period cfs-burst bvt-warp cpu-idle cpuset-cpus cpuset-mems memory-limit memory-min memory-low memory-high memory-reclaim wmark-ratio wmark-scale-factor wmark-min-adj memory-priority use-priority-oom oom-group pagecache-limit-enable pagecache-limit-size pagecache-limit-sync read-bps write-bps read-iops write-iops io-weight io-cost-qos io-cost-model net-class-id frozen";
+
+    #[test]
+    fn names_that_are_on_disk_stay() {
+        let names: Vec<&str> = Knob::ALL.iter().map(|knob| knob.name()).collect();
+        assert_eq!(names, NAMES.split(' ').collect::<Vec<_>>());
+        for knob in Knob::ALL {
+            assert_eq!(Knob::from_name(knob.name()), Some(knob));
+        }
+        assert_eq!(Knob::from_name("CfsQuota"), None);
+    }
 }

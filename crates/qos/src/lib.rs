@@ -19,7 +19,8 @@
 //! | [`cache`] | which cache ways and how much memory bandwidth a class may use |
 //! | [`block`] | what may be done to a disk, in the kernel's words |
 //! | [`network`] | which part of the network a class is sure of, and its most |
-//! | [`claim`] | what several wishes for one kernel file come to |
+//! | [`wish`] | what a strategy wants of the machine |
+//! | [`claim`] | what several wishes for one target come to |
 //! | [`writes`] | in which order the kernel accepts a set of changes |
 //! | [`topology`] | which CPUs belong together |
 
@@ -39,4 +40,5 @@ pub mod network;
 pub mod suppress;
 pub mod topology;
 pub mod wake;
+pub mod wish;
 pub mod writes;
