@@ -114,7 +114,8 @@ pub(crate) fn stream(command: Command, on_line: impl FnMut(&str)) -> Result<Exit
     stream_to(io::stdout(), command, on_line)
 }
 
-fn stream_to(
+/// As [`stream`], passing the output on to `sink`.
+pub(crate) fn stream_to(
     mut sink: impl Write,
     mut command: Command,
     mut on_line: impl FnMut(&str),

@@ -3,6 +3,7 @@
 //! Steps run one after the other and all of them run, so that one look at the
 //! end shows everything that is wrong. The last line has the counts.
 
+mod binaries;
 pub(crate) mod tally;
 pub(crate) mod transcript;
 
@@ -211,21 +212,30 @@ fn run_tests_at_length(repository: &Repository) -> Result<Tally> {
 }
 
 fn run_tests(repository: &Repository, settings: &[(&str, &str)]) -> Result<Tally> {
-    let mut command = cargo(repository, &["test", "--workspace", "--locked", "--no-fail-fast"]);
-    command.envs(settings.iter().copied());
     // The quick suite takes what is there; the whole one has made sure of it.
-    if let Ok(kubectl) = kubectl::ensure_present() {
-        command.env(kubectl::VARIABLE, kubectl);
-    }
-    if let Ok(helm) = kube::programs::helm() {
-        command.env("TIDEPOOL_HELM", helm);
-    }
-    // Goldens are compared here, never rewritten.
-    command.env("INSTA_UPDATE", "no").env_remove("INSTA_FORCE_PASS").env_remove("TRYCMD");
-    println!("{}", child::spelled(&command));
+    let kubectl = kubectl::ensure_present().ok();
+    let helm = kube::programs::helm().ok();
+    let prepare = |command: &mut Command| {
+        command.envs(settings.iter().copied());
+        if let Some(kubectl) = &kubectl {
+            command.env(kubectl::VARIABLE, kubectl);
+        }
+        if let Some(helm) = &helm {
+            command.env("TIDEPOOL_HELM", helm);
+        }
+        // Goldens are compared here, never rewritten.
+        command.env("INSTA_UPDATE", "no").env_remove("INSTA_FORCE_PASS").env_remove("TRYCMD");
+    };
+    let all = ["test", "--workspace", "--locked"];
+    let mut tally = binaries::run(repository, cargo(repository, &all), prepare)?;
+    let mut documentation = cargo(repository, &all);
+    documentation.args(["--doc", "--no-fail-fast"]);
+    prepare(&mut documentation);
+    println!("{}", child::spelled(&documentation));
     let mut transcript = Transcript::default();
-    let status = child::stream(command, |line| transcript.read(line))?;
-    Ok(transcript.finish(status.success(), &status.to_string()))
+    let status = child::stream(documentation, |line| transcript.read(line))?;
+    tally.add(transcript.finish(status.success(), &status.to_string()));
+    Ok(tally)
 }
 
 fn run_in_guest(repository: &Repository) -> Result<Tally> {
