@@ -10,10 +10,14 @@ use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use jiff::Timestamp;
 use parking_lot::Mutex;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::server::ApiServer;
 use super::status::Status;
+
+/// Names of service accounts begin so.
+const ACCOUNT: &str = "system:serviceaccount:";
 
 /// A known client.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,7 +38,7 @@ impl User {
 
     fn account(namespace: &str, name: &str, uid: &str) -> Self {
         Self {
-            name: format!("system:serviceaccount:{namespace}:{name}"),
+            name: format!("{ACCOUNT}{namespace}:{name}"),
             uid: uid.to_owned(),
             groups: vec![
                 "system:serviceaccounts".to_owned(),
@@ -42,6 +46,11 @@ impl User {
                 "system:authenticated".to_owned(),
             ],
         }
+    }
+
+    /// Namespace and name of the service account; `None` for other users.
+    fn account_name(&self) -> Option<(&str, &str)> {
+        self.name.strip_prefix(ACCOUNT)?.split_once(':')
     }
 
     /// `authentication.k8s.io` UserInfo
@@ -122,7 +131,22 @@ pub(super) fn user_of(server: &ApiServer, token: &str) -> Option<User> {
     if !admin.is_empty() && same(admin.as_bytes(), token.as_bytes()) {
         return Some(User::admin());
     }
-    server.tokens().find(token, server.options().clock.now())
+    let owner = server.tokens().find(token, server.options().clock.now())?;
+    // A token proves that its account exists: not one that is gone, nor another of the same name.
+    let (namespace, name) = owner.account_name()?;
+    let account: Account = server.read("", "serviceaccounts", namespace, name)?;
+    (account.metadata.uid == owner.uid).then_some(owner)
+}
+
+/// As much of a service account as matters here.
+#[derive(Deserialize)]
+struct Account {
+    metadata: AccountMetadata,
+}
+
+#[derive(Deserialize)]
+struct AccountMetadata {
+    uid: String,
 }
 
 /// Compares without telling by its duration where the difference is.

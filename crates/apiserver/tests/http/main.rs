@@ -14,6 +14,7 @@ mod patching;
 #[path = "../store/random.rs"]
 mod random;
 mod rig;
+mod shapes;
 mod subresources;
 mod watching;
 mod webhooks;

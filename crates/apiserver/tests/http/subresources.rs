@@ -54,6 +54,41 @@ async fn a_pod_is_bound_once() {
 }
 
 #[tokio::test]
+async fn a_pod_is_not_bound_to_what_is_no_node_name() {
+    let rig = rig().await;
+    rig.post(PODS, &pod("web")).await;
+    for node in ["../../x", "a/b", "N1", "."] {
+        let refused = rig.post(&format!("{PODS}/web/binding"), &binding("web", node)).await;
+        let (code, _, message) = refused.failure();
+        assert_eq!(code, 500, "{message}");
+        assert!(message.starts_with(&format!("target.name: Invalid value: {node:?}")), "{message}");
+    }
+    let pod = rig.get(&format!("{PODS}/web")).await.json();
+    assert_eq!(pod["spec"]["nodeName"], Value::Null);
+}
+
+#[tokio::test]
+async fn a_token_ends_with_its_account() {
+    let rig = rig().await;
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    let account = json!({"metadata": {"name": "robot"}});
+    rig.post(accounts, &account).await;
+    let asked = json!({"spec": {"expirationSeconds": 4_294_967_296_i64}});
+    let issued = rig.post(&format!("{accounts}/robot/token"), &asked).await.json();
+    assert_eq!(issued["spec"]["expirationSeconds"], 86_400, "no token outlives the day");
+    let review = json!({"spec": {"token": issued["status"]["token"]}});
+    let is_known = async || {
+        let path = "/apis/authentication.k8s.io/v1/tokenreviews";
+        rig.post(path, &review).await.json()["status"]["authenticated"] == true
+    };
+    assert!(is_known().await);
+    rig.delete(&format!("{accounts}/robot")).await;
+    assert!(!is_known().await, "the account is gone");
+    rig.post(accounts, &account).await;
+    assert!(!is_known().await, "an account of the same name is another one");
+}
+
+#[tokio::test]
 async fn status_writes_touch_the_status_only() {
     let rig = rig().await;
     let mut created = rig.post(PODS, &pod("web")).await.json();

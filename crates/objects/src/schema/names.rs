@@ -76,7 +76,7 @@ pub(super) fn dns_label(text: &str) -> Findings {
 }
 
 /// RFC 1123 subdomain.
-pub(super) fn dns_subdomain(text: &str) -> Findings {
+pub fn dns_subdomain(text: &str) -> Findings {
     let mut findings = Findings::new();
     if text.len() > SUBDOMAIN_LIMIT {
         findings.push(too_long(SUBDOMAIN_LIMIT));

@@ -1,6 +1,7 @@
 //! `binding`: the scheduler's one write.
 
 use axum::response::Response;
+use objects::schema::names;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -60,8 +61,14 @@ fn check(call: &Call, binding: &Value) -> Result<(), Status> {
         let kind = binding.pointer("/target/kind").unwrap_or(&Value::Null);
         causes.push(Cause::unsupported("target.kind", kind, &["Node", "<empty>"]));
     }
-    if text("/target/name").is_empty() {
-        causes.push(Cause::required("target.name", ""));
+    match text("/target/name") {
+        "" => causes.push(Cause::required("target.name", "")),
+        // The name becomes part of paths on the node.
+        node => causes.extend(
+            names::dns_subdomain(node)
+                .into_iter()
+                .map(|why| Cause::invalid("target.name", &json!(node), why)),
+        ),
     }
     match causes.first() {
         None => Ok(()),
