@@ -10,7 +10,9 @@
 //! 3. **update**, downwards to the partition: pods of another revision are deleted, as many as may
 //!    be unavailable, and come back new in the next fill.
 //!
-//! With `Parallel`, nothing is waited for in the first two.
+//! With `Parallel`, nothing is waited for in the first two. However many pods a set asks for, one call
+//! plans at most a burst of them: what it costs follows the pods that are there and not a number in an
+//! object.
 
 mod identity;
 mod shell;
@@ -36,6 +38,9 @@ use super::{
     pod::{PodFacts, next_available},
 };
 use crate::well_known::{CONTROLLER_REVISION_HASH, STATEFUL_SET_POD_NAME};
+
+/// Steps that one call plans at most: the next call looks again whether they are still wanted.
+const BURST: usize = 100;
 
 /// What one decision looks at.
 #[derive(Debug)]
@@ -190,7 +195,7 @@ pub(crate) fn plan(observed: &Observed<'_>, now: Timestamp) -> Plan {
 fn fill(view: &View<'_>, actions: &mut Vec<Action>) -> Wait {
     for ordinal in view.wanted() {
         let wait = fill_one(view, ordinal, actions);
-        if wait != Wait::Nothing && view.is_ordered() {
+        if (wait != Wait::Nothing && view.is_ordered()) || actions.len() >= BURST {
             return wait;
         }
     }
@@ -267,7 +272,7 @@ fn trim(view: &View<'_>, actions: &mut Vec<Action>) -> Wait {
             return Wait::Pod(*ordinal);
         }
         actions.push(Action::Delete { pod: (*pod).clone(), why: Why::Beyond });
-        if view.is_ordered() {
+        if view.is_ordered() || actions.len() >= BURST {
             return Wait::Pod(*ordinal);
         }
     }

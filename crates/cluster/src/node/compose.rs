@@ -15,7 +15,7 @@ use units::Bytes;
 
 use super::cgroup::oom_score_adj;
 use super::downward::Facts;
-use super::env::Env;
+use super::env::{self, Env};
 use super::plan::Backoff;
 use super::record::{BackoffRecord, LogFile, Mount, RunDir, RunSpec, User};
 use super::resource::{Amounts, QosClass};
@@ -148,7 +148,14 @@ fn argv(container: &Container, env: &Env) -> Result<Vec<String>, String> {
     // an entry point, they are the command.
     let needs_command = Image::of(container) == Ok(Image::Ignored);
     let is_missing = needs_command && container.command.as_ref().is_none_or(Vec::is_empty);
-    let argv: Vec<String> = command.chain(args).map(|word| env.expand(word)).collect();
+    let mut room = env::MOST;
+    let mut argv = Vec::new();
+    for word in command.chain(args) {
+        let word = env.expand(word).map_err(|why| format!("an argument {why}"))?;
+        let left = room.checked_sub(word.len());
+        room = left.ok_or("the arguments are more than the kernel hands to a program")?;
+        argv.push(word);
+    }
     if argv.is_empty() || is_missing {
         return Err("no command: images are not run here, give the container a command".into());
     }
@@ -211,7 +218,8 @@ fn mounts(container: &Container, places: &Places, env: &Env) -> Result<Vec<Mount
 }
 
 fn source(place: &Path, mount: &VolumeMount, env: &Env) -> Result<PathBuf, String> {
-    let expanded = mount.sub_path_expr.as_deref().map(|path| env.expand(path));
+    let expanded = mount.sub_path_expr.as_deref().map(|path| env.expand(path)).transpose();
+    let expanded = expanded.map_err(|why| format!("subPathExpr {why}"))?;
     let inner = expanded.as_deref().or(mount.sub_path.as_deref()).unwrap_or_default();
     let is_inside = Path::new(inner).components().all(|part| matches!(part, Component::Normal(_)));
     if inner.is_empty() {

@@ -12,6 +12,12 @@ use super::source::{self, SourceKey, Sources};
 
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
+/// The longest argument or variable that the kernel takes, less its end.
+const LONGEST: usize = 32 * 4096 - 1;
+
+/// All arguments, or all variables, of a program: a quarter of its usual stack.
+pub(crate) const MOST: usize = 2 << 20;
+
 /// Variables in the order they were defined.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Env(Vec<(String, String)>);
@@ -53,11 +59,14 @@ impl Env {
         facts: &Facts,
     ) -> Result<(), String> {
         self.extend_from(container, sources)?;
+        let mut room = MOST;
         for var in container.env.iter().flatten() {
             if let Some(value) = self.value(pod, container, var, sources, facts)? {
                 if value.contains('\0') {
                     return Err(format!("variable {} contains a NUL byte", var.name));
                 }
+                let left = room.checked_sub(value.len());
+                room = left.ok_or("the variables are more than the kernel hands to a program")?;
                 self.set(&var.name, value);
             }
         }
@@ -96,7 +105,8 @@ impl Env {
         facts: &Facts,
     ) -> Result<Option<String>, String> {
         let Some(from) = &var.value_from else {
-            return Ok(Some(self.expand(var.value.as_deref().unwrap_or_default())));
+            let value = self.expand(var.value.as_deref().unwrap_or_default());
+            return value.map(Some).map_err(|why| format!("variable {}: {why}", var.name));
         };
         if let Some(selector) = &from.field_ref {
             return downward::field(pod, &selector.field_path, facts).map(Some);
@@ -140,8 +150,9 @@ impl Env {
         }
     }
 
-    /// Replaces the references in a text.
-    pub(crate) fn expand(&self, text: &str) -> String {
+    /// Replaces the references in a text. Variables that refer to each other multiply, so what comes of it
+    /// is bounded by what the kernel hands to a program.
+    pub(crate) fn expand(&self, text: &str) -> Result<String, String> {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
         while let Some(at) = rest.find('$') {
@@ -160,12 +171,20 @@ impl Env {
                         None => out.push_str(&format!("$({name})")),
                     }
                     rest = after;
+                    if out.len() > LONGEST {
+                        return Err(too_long());
+                    }
                 }
                 None => out.push('$'),
             }
         }
-        out + rest
+        out.push_str(rest);
+        if out.len() > LONGEST { Err(too_long()) } else { Ok(out) }
     }
+}
+
+fn too_long() -> String {
+    format!("expands to more than {LONGEST} bytes, which the kernel hands to no program")
 }
 
 fn text(value: &[u8]) -> Option<String> {
@@ -301,14 +320,35 @@ mod tests {
             ("5$ and $$", "5$ and $"),
         ];
         for (text, want) in cases {
-            assert_eq!(env.expand(text), want, "{text}");
+            assert_eq!(env.expand(text).unwrap(), want, "{text}");
         }
+    }
+
+    /// Thirty variables of two references each would be a gigabyte.
+    #[test]
+    fn references_do_not_multiply_without_end() {
+        let mut env = Env::default();
+        env.set("V0", "x".repeat(64));
+        let mut refused = None;
+        for level in 1..=30 {
+            let before = level - 1;
+            match env.expand(&format!("$(V{before})$(V{before})")) {
+                Ok(value) => env.set(&format!("V{level}"), value),
+                Err(why) => {
+                    refused = Some((level, why));
+                    break;
+                }
+            }
+        }
+        let (level, why) = refused.unwrap();
+        assert_eq!(level, 11, "64 bytes double ten times");
+        assert!(why.contains("131071 bytes"), "{why}");
     }
 
     proptest! {
         #[test]
         fn text_without_dollars_is_kept(text in "[^$]{0,40}") {
-            prop_assert_eq!(Env::default().expand(&text), text);
+            prop_assert_eq!(Env::default().expand(&text).unwrap(), text);
         }
     }
 }

@@ -355,3 +355,18 @@ proptest! {
         prop_assert!(all_new);
     }
 }
+
+/// A number in an object costs nothing by itself: neither memory nor time.
+#[test]
+fn a_set_of_two_billion_pods_is_planned_in_bursts() {
+    for set in [parallel(set(i32::MAX)), set(i32::MAX)] {
+        let plan = decide(&set, vec![new(0), old(1)], &[]);
+        assert!(plan.actions.len() <= BURST, "{} steps", plan.actions.len());
+        assert!(matches!(plan.wait, Wait::Pod(_)), "{:?}", plan.wait);
+    }
+    let shrunk = parallel(set(0));
+    let plan = decide(&shrunk, (0..250).map(new).collect(), &[]);
+    assert_eq!(plan.actions.len(), BURST);
+    let outdated = decide(&parallel(partition(set(i32::MAX), i32::MAX, None)), vec![old(7)], &[]);
+    assert!(outdated.actions.len() <= BURST);
+}

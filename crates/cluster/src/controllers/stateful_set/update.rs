@@ -1,7 +1,12 @@
 //! Which pods are of the wrong revision, and how many may be replaced now?
 
+use k8s_openapi::api::core::v1::Pod;
+
 use super::{Action, Version, View, Why};
-use crate::controllers::{amount::rounded_up, pod::PodFacts};
+use crate::controllers::{
+    amount::{count, rounded_up},
+    pod::PodFacts,
+};
 
 /// Which revision a new pod is made from: below the partition the one that was rolled out last.
 pub(super) fn version(view: &View<'_>, ordinal: i32) -> Version {
@@ -34,17 +39,15 @@ pub(super) fn roll(view: &View<'_>, actions: &mut Vec<Action>) {
 
     let wanted = view.wanted();
     let lowest = wanted.start.saturating_add(partition);
-    let serves = |ordinal: i32| {
-        view.pods.get(&ordinal).is_some_and(|pod| !pod.is_terminating() && view.is_available(pod))
-    };
-    let unavailable = wanted.clone().filter(|ordinal| !serves(*ordinal)).count();
-    let mut unavailable = i32::try_from(unavailable).unwrap_or(i32::MAX);
-    for ordinal in wanted.rev().take_while(|ordinal| *ordinal >= lowest) {
-        let Some(pod) = view.pods.get(&ordinal) else { continue };
+    let serves = |pod: &Pod| !pod.is_terminating() && view.is_available(pod);
+    let serving = view.pods.range(wanted.clone()).filter(|(_, pod)| serves(pod)).count();
+    let mut unavailable = view.replicas().saturating_sub(count(serving));
+    let outdated = view.pods.range(lowest.min(wanted.end)..wanted.end).rev();
+    for (_, pod) in outdated {
         if view.has_revision(pod, view.observed.update) || pod.is_terminating() {
             continue;
         }
-        if serves(ordinal) {
+        if serves(pod) {
             if unavailable >= limit {
                 continue;
             }
