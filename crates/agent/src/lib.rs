@@ -5,7 +5,6 @@ pub mod audit;
 pub mod collect;
 pub mod config;
 pub mod device;
-mod durable;
 pub mod evict;
 pub mod exposition;
 pub mod health;
@@ -27,6 +26,8 @@ pub mod view;
 pub mod waits;
 mod worker;
 pub mod world;
+
+use reconcile::file as durable;
 
 pub use config::Config;
 pub use run::{RunError, run};

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use crate::health::Part;
+pub(crate) use reconcile::error::chain;
 
 /// What is known of an object.
 #[derive(Debug, Clone)]
@@ -97,19 +98,4 @@ pub async fn follow<K>(
             }
         }
     }
-}
-
-/// An error and what led to it, on one line.
-pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let cause_text = cause.to_string();
-        // Some libraries repeat their cause in their own message.
-        if !text.ends_with(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        next = cause.source();
-    }
-    text
 }

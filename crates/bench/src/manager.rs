@@ -17,7 +17,6 @@ use clap::Args;
 use control::caches::{Caches, Filed, World};
 use control::instruments::Instruments;
 use control::intake::{InForce, Input, Settings, State};
-use control::leader::Leadership;
 use control::{Clock, PATIENCE, Shared, caches, intake, node_metric, node_resource, node_slo};
 use futures_util::{StreamExt, TryStreamExt};
 use jiff::Timestamp;
@@ -26,6 +25,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use kube::{Api, Client};
 use overcommit::plan::Options;
+use reconcile::elect::Leadership;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};

@@ -14,12 +14,12 @@ use api::protocol::gate::{Gates, ManagerGate};
 use api::protocol::name::{MANAGER_USER_AGENT, NAMESPACE};
 use clap::Args;
 use console::{Console, Door, Feed, feed};
-use control::leader::election;
 use control::manager::{Options, run};
 use control::webhook::{self, Reach, Vault};
 use futures_util::FutureExt;
 use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use reconcile::elect;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -138,7 +138,7 @@ impl Arguments {
         if !self.no_leader_election {
             let namespace = self.namespace.clone();
             options.election =
-                Some(election::Settings { namespace, ..election::Settings::manager(identity()) });
+                Some(elect::Settings { namespace, ..elect::Settings::manager(identity()) });
         }
         let console = (!self.no_console).then_some(self.console_address);
         Ok(Plan { kubeconfig: self.kubeconfig, options, console })

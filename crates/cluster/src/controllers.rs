@@ -26,7 +26,6 @@ mod amount;
 mod cache;
 mod caches;
 mod claim;
-mod clock;
 mod daemon_set;
 mod deployment;
 mod disruption;
@@ -37,9 +36,7 @@ mod expectations;
 mod fixture;
 mod garbage;
 mod job;
-mod key;
 mod kinds;
-mod merge;
 mod namespace;
 mod node_health;
 mod owners;
@@ -61,6 +58,7 @@ use kube::Client;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
+pub use self::tasks::TaskError;
 use self::{
     caches::Caches,
     daemon_set::DaemonSets,
@@ -80,7 +78,8 @@ use self::{
     tasks::Tasks,
     writer::Writer,
 };
-pub use self::{clock::Clock, tasks::TaskError};
+pub use reconcile::clock::Clock;
+use reconcile::{clock, key, merge};
 
 /// What a cluster may want to have otherwise.
 #[derive(Debug, Clone)]

@@ -9,6 +9,7 @@ use futures::FutureExt;
 use jiff::Timestamp;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource};
+use reconcile::elect::Leadership;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -20,7 +21,6 @@ use tracing::{debug, warn};
 
 use crate::Shared;
 use crate::caches::{Kind, NodeName};
-use crate::leader::Leadership;
 use crate::queue::{Next, Queue};
 
 /// Nodes of one controller that are worked on together.

@@ -29,6 +29,7 @@ use kube::runtime::events::{Event as Notice, EventType, Recorder, Reporter};
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher as watch_objects};
 use kube::{Api, Client, Resource};
+use reconcile::elect::Leadership;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -36,7 +37,6 @@ use tracing::{info, warn};
 
 use crate::PATIENCE;
 use crate::instruments::Instruments;
-use crate::leader::Leadership;
 pub use state::{Change, Input, State};
 
 /// Which ConfigMap is read, and how strictly.

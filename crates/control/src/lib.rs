@@ -3,7 +3,6 @@
 //! | module | question |
 //! |---|---|
 //! | [`manager`] | which parts run in a manager, and in which order? |
-//! | [`leader`] | may this process write? |
 //! | [`intake`] | which configuration is in force? |
 //! | [`admission`] | may an object be written, and what must be changed first? |
 //! | [`webhook`] | how do requests reach admission, and answers the API server? |
@@ -23,7 +22,6 @@ mod exposition;
 mod fingerprint;
 pub mod instruments;
 pub mod intake;
-pub mod leader;
 mod listener;
 pub mod manager;
 mod mirror;
@@ -36,4 +34,5 @@ pub mod scheduler;
 mod shared;
 pub mod webhook;
 
-pub use shared::{Clock, PATIENCE, Shared};
+pub use reconcile::clock::Clock;
+pub use shared::{PATIENCE, Shared};

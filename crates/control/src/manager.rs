@@ -22,6 +22,7 @@ use api::protocol::gate::{Gates, ManagerGate};
 use api::protocol::metric::manager::{CONTROLLERS, IS_LEADER};
 use kube::Client;
 use prometheus::{IntGauge, Opts, Registry};
+use reconcile::elect::{self, End, Leadership};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -31,8 +32,6 @@ use tracing::{error, info, warn};
 
 use crate::caches::{self, Caches};
 use crate::instruments::Instruments;
-use crate::leader::Leadership;
-use crate::leader::election::{self, End};
 use crate::webhook::{self, Reach, Readiness, WebhookError, Webhooks};
 use crate::{
     Clock, PATIENCE, Shared, colocation_profile, intake, node_metric, node_resource, node_slo,
@@ -52,7 +51,7 @@ const RESTART: Duration = Duration::from_secs(1);
 pub struct Options {
     pub gates: Gates<ManagerGate>,
     /// `None` for a process that is alone.
-    pub election: Option<election::Settings>,
+    pub election: Option<elect::Settings>,
     pub config: intake::Settings,
     /// Which controllers run; see [`selects`].
     pub controllers: Vec<String>,
@@ -243,7 +242,7 @@ impl Manager {
         let mut electing = JoinSet::new();
         if let (Some(settings), Some(held)) = (options.election, held) {
             let (client, stop) = (shared.client.clone(), candidacy.clone());
-            electing.spawn(election::run(client, settings, held, stop));
+            electing.spawn(elect::run(client, settings, held, stop));
         }
 
         let end = tokio::select! {

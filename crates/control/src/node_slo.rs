@@ -9,7 +9,8 @@ use std::sync::Arc;
 use api::kind::NodeSlo;
 use api::kind::node_slo::NodeSloSpec;
 use api::protocol::event::source;
-use serde_json::{Map, Value, json};
+use reconcile::merge;
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
@@ -90,7 +91,8 @@ impl NodeSlos {
                 info!(node = %name, "created the node's NodeSLO");
             }
             Plan::Update { old, new } => {
-                let patch = json!({ "spec": change(&json!(*old), &json!(new)) });
+                let Some(change) = merge::diff(&json!(*old), &json!(new)) else { return Ok(()) };
+                let patch = json!({ "spec": change });
                 let written = self.writer.patch::<NodeSlo>(name, &patch).await?;
                 self.shared.caches.apply(&written);
                 info!(node = %name, "changed what the node's agent is told");
@@ -101,40 +103,5 @@ impl NodeSlos {
             }
         }
         Ok(())
-    }
-}
-
-/// A merge patch that makes `old` into `new`: what is equal is left out, what is gone is null.
-fn change(old: &Value, new: &Value) -> Value {
-    let (Value::Object(old), Value::Object(new)) = (old, new) else { return new.clone() };
-    let mut patch = Map::new();
-    for (field, value) in new {
-        match old.get(field) {
-            Some(before) if before == value => {}
-            Some(before) => {
-                patch.insert(field.clone(), change(before, value));
-            }
-            None => {
-                patch.insert(field.clone(), value.clone());
-            }
-        }
-    }
-    for field in old.keys().filter(|field| !new.contains_key(*field)) {
-        patch.insert(field.clone(), Value::Null);
-    }
-    patch.into()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_change_names_only_what_differs() {
-        let old = json!({"a": 1, "b": {"x": 1, "y": 2}, "gone": true, "list": [1]});
-        let new = json!({"a": 1, "b": {"x": 3, "y": 2}, "list": [1, 2], "new": 0});
-        let want = json!({"b": {"x": 3}, "gone": null, "list": [1, 2], "new": 0});
-        assert_eq!(change(&old, &new), want);
-        assert_eq!(change(&new, &new), json!({}));
     }
 }

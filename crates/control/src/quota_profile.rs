@@ -393,7 +393,7 @@ mod tests {
                 client: refusing(is_there),
                 caches: crate::caches::Caches::new(),
                 configs: crate::intake::channel().1,
-                leadership: crate::leader::Leadership::alone(),
+                leadership: reconcile::elect::Leadership::alone(),
                 instruments: Instruments::register(&Registry::new()).unwrap(),
                 clock: crate::Clock::system(),
                 patience: crate::shared::PATIENCE,

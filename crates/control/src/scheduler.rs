@@ -48,6 +48,7 @@ use api::scheduler::file::{Mention, Plugins};
 use api::scheduler::{Configuration, Lease, Point, Profile, merge};
 use kube::Client;
 use prometheus::Registry;
+use reconcile::elect::{self, End, Leadership};
 use sched::scheduler::{Options as EngineOptions, ProfileError, Scheduler as Engine};
 use serde_json::{Map, Value, json};
 use tokio::net::TcpListener;
@@ -65,8 +66,6 @@ use self::instruments::Instruments;
 use self::monitor::Monitor;
 use self::secure::{Guard, Secure};
 use crate::Clock;
-use crate::leader::Leadership;
-use crate::leader::election::{self, End};
 use crate::webhook::tls::{self, Serving};
 
 /// How a scheduler runs.
@@ -74,7 +73,7 @@ use crate::webhook::tls::{self, Serving};
 pub struct Options {
     pub configuration: Configuration,
     /// `None` for a process that is alone.
-    pub election: Option<election::Settings>,
+    pub election: Option<elect::Settings>,
     pub gates: Gates<SchedulerGate>,
     /// Where health, metrics and questions are answered.
     pub listen: Option<SocketAddr>,
@@ -146,8 +145,8 @@ fn colocation(scheduler_name: &str) -> Profile {
     profile
 }
 /// The lease of a configuration, in the name of this replica.
-pub fn candidacy(lease: &Lease, identity: String) -> election::Settings {
-    election::Settings {
+pub fn candidacy(lease: &Lease, identity: String) -> elect::Settings {
+    elect::Settings {
         namespace: lease.namespace.clone(),
         name: lease.name.clone(),
         identity,
@@ -324,7 +323,7 @@ impl Scheduler {
         });
         driving.spawn(driver.run(items, questions, deciding.clone()));
         if let (Some(settings), Some(held)) = (options.election, held) {
-            electing.spawn(election::run(client, settings, held, candidacy.clone()));
+            electing.spawn(elect::run(client, settings, held, candidacy.clone()));
         }
 
         let end = until_end(&shutdown, &mut electing, &mut driving, &mut helpers).await;

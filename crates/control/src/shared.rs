@@ -4,13 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use kube::Client;
+use reconcile::clock::Clock;
+use reconcile::elect::Leadership;
 
 use crate::caches::Caches;
 use crate::instruments::Instruments;
 use crate::intake::Configs;
-use crate::leader::Leadership;
 
 /// Handles that every controller needs; cheap to clone.
 #[derive(Clone)]
@@ -30,30 +30,6 @@ pub struct Shared {
 /// A lease is 15 s long and its holder gives up after 10 s without renewing it: what a leader began
 /// at the last moment is over before another one begins.
 pub const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Where the time comes from: the system, or a test.
-#[derive(Clone)]
-pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
-
-impl Clock {
-    pub fn system() -> Self {
-        Self::from_fn(Timestamp::now)
-    }
-
-    pub fn from_fn(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
-        Self(Arc::new(now))
-    }
-
-    pub fn now(&self) -> Timestamp {
-        (self.0)()
-    }
-}
-
-impl fmt::Debug for Clock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Clock")
-    }
-}
 
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -42,6 +42,7 @@ use hyper::header::CONTENT_TYPE;
 use hyper::{Method, Request, StatusCode};
 use kube::Client;
 use prometheus::{GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
+use reconcile::error::chain;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -49,7 +50,6 @@ use tokio_util::sync::CancellationToken;
 
 use self::handle::Handlers;
 pub use self::handle::Rules;
-pub(crate) use self::keeper::chain;
 use self::keeper::{Charge, Keeper};
 pub use self::keeper::{KeeperError, Vault};
 use self::knowledge::Knowledge;

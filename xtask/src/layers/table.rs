@@ -51,22 +51,29 @@ pub(crate) const TABLE: &[Row] = &[
     row("sched", These(&["api"]), Engine, 20_000),
     row("desched", These(&["api", "sched"]), Engine, 7_000),
     row("runtime", These(&["api"]), Shell, 6_000),
+    // What every client of an API server needs besides its decisions.
+    row("reconcile", These(&["api"]), Shell, 4_000),
     // The API server is there for the tests of these two alone, as for `cluster`.
     // Sees and acts: a shell for each of the twenty strategies and hooks of the reference.
     row(
         "agent",
-        These(&["groups", "host", "qos", "stats", "runtime", "api", "apiserver"]),
+        These(&["groups", "host", "qos", "stats", "runtime", "api", "reconcile", "apiserver"]),
         Shell,
         19_000,
     ),
-    row("control", These(&["sched", "desched", "overcommit", "api", "apiserver"]), Shell, 16_000),
+    row(
+        "control",
+        These(&["sched", "desched", "overcommit", "api", "reconcile", "apiserver"]),
+        Shell,
+        16_000,
+    ),
     row("objects", These(&[]), Engine, 14_000),
     row("apiserver", These(&["api", "objects"]), Shell, 18_000),
     // The API server is there for its tests alone: a client must not reach into it.
-    row("cluster", These(&["api", "groups", "host", "apiserver"]), Shell, 20_000),
+    row("cluster", These(&["api", "groups", "host", "reconcile", "apiserver"]), Shell, 20_000),
     row("sim", These(&["qos", "overcommit", "sched", "desched", "api", "apiserver"]), Shell, 8_000),
     // The API server is there for its tests alone, as for `cluster`.
-    row("tidepool-console", These(&["api", "apiserver"]), Shell, 5_000),
+    row("tidepool-console", These(&["api", "reconcile", "apiserver"]), Shell, 5_000),
     // The chart's templates, and the part of Go's templates that they are written in.
     row("chart", These(&["api"]), Engine, 2_000),
     // Measures every process from outside and from inside.
@@ -81,6 +88,7 @@ pub(crate) const TABLE: &[Row] = &[
             "host",
             "overcommit",
             "qos",
+            "reconcile",
             "sched",
         ]),
         Shell,

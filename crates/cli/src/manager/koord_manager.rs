@@ -11,10 +11,10 @@ use api::protocol::name::env::{
     WEBHOOK_CERT_DIR, WEBHOOK_CERT_WRITER, WEBHOOK_HOST,
 };
 use api::protocol::name::{NAMESPACE, env::WEBHOOK_PORT as WEBHOOK_PORT_ENV};
-use control::leader::election;
 use control::manager::selects;
 use control::webhook::{Reach, Vault};
 use overcommit::plan::Plugins;
+use reconcile::elect;
 
 use super::{Choices, Plan, gated, gates, identity, place};
 use crate::go_flags::{CLIENT, Flag, Flags, Kind, LOGGING, Parsed, Unknown};
@@ -185,9 +185,9 @@ fn resolve(flags: &Flags, variable: &dyn Fn(&str) -> Option<String>) -> anyhow::
     let plugins = flags.list("noderesource-plugins");
     options.node_resource.plugins = Plugins::choose(|name| selects(plugins, name));
     if flags.bool("enable-leader-election") {
-        options.election = Some(election::Settings {
+        options.election = Some(elect::Settings {
             namespace: flags.text("leader-election-namespace").to_owned(),
-            ..election::Settings::manager(identity())
+            ..elect::Settings::manager(identity())
         });
     }
     options.config.namespace = flags.text("config-namespace").to_owned();

@@ -4,9 +4,8 @@
 //! the end. So a process that is killed loses less than a minute, and a crash leaves the old text or
 //! the new one. A file that cannot be read is set aside and told as a finding; counting begins anew.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -84,7 +83,9 @@ impl Keeper {
 
     async fn write(&mut self, ledger: Ledger) -> io::Result<()> {
         let (path, text) = (self.path.clone(), ledger.to_text());
-        spawn_blocking(move || replace(&path, &text)).await.map_err(io::Error::other)??;
+        spawn_blocking(move || reconcile::file::replace(&path, text.as_bytes()))
+            .await
+            .map_err(io::Error::other)??;
         self.written = ledger;
         Ok(())
     }
@@ -120,19 +121,6 @@ fn read(path: &Path) -> io::Result<Option<String>> {
         Ok(_) => {}
     }
     fs::read_to_string(path).map(Some)
-}
-
-/// Replaces the file whole; it is for its owner only.
-fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    fs::create_dir_all(dir)?;
-    let beside = path.with_added_extension("tmp");
-    let mut options = OpenOptions::new();
-    let mut file = options.create(true).truncate(true).write(true).mode(0o600).open(&beside)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_data()?;
-    fs::rename(&beside, path)?;
-    File::open(dir)?.sync_all()
 }
 
 #[cfg(test)]

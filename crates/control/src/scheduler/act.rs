@@ -24,6 +24,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time as WireTim
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::Status;
 use kube::{Api, Client};
+use reconcile::elect::Leadership;
 use sched::plugin::Patch as PodPatch;
 use sched::profile::Point;
 use sched::scheduler::{BindFailure, PodClaim, PodRef, Victim, VolumeWork};
@@ -36,7 +37,6 @@ use tracing::{debug, warn};
 use super::extender::Extenders;
 use super::instruments::Instruments;
 use super::versions::scheduler_of;
-use crate::leader::Leadership;
 
 /// How often a write is tried that failed in passing.
 const TRIES: u32 = 5;

@@ -20,6 +20,7 @@ use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::{Method, Request, StatusCode};
 use prometheus::Registry;
+use reconcile::elect::Leadership;
 use sched::model::ResourceId;
 use sched::scheduler::Scheduler;
 use sched::snapshot::Phase;
@@ -29,7 +30,6 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::instruments::{self, Instruments};
 use crate::exposition;
-use crate::leader::Leadership;
 use crate::listener::{self, Answers, Reply};
 
 /// Ours: why a pod waits, or why it is where it is.

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use api::protocol::event::action;
 use api::protocol::event::{FAILED_SCHEDULING, PREEMPTED, SCHEDULED};
+use reconcile::elect::Leadership;
 use sched::Time;
 use sched::scheduler::{
     Answer, AskRoom, Attempt, BindFailure, Change, Nominate, Outcome, Place, PodRef, Reject,
@@ -42,7 +43,6 @@ use super::pending::Pending;
 use super::sample::{self, Sample};
 use super::versions::Versions;
 use crate::Clock;
-use crate::leader::Leadership;
 
 /// Decisions in one go, before news are looked at again.
 const DECISIONS: usize = 64;

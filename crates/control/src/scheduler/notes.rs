@@ -17,6 +17,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, Time
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use parking_lot::Mutex;
+use reconcile::elect::Leadership;
 use sched::scheduler::PodRef;
 use sched::verdict::truncate_note;
 use serde_json::json;
@@ -27,7 +28,6 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use crate::Clock;
-use crate::leader::Leadership;
 
 /// Notes that wait to be written.
 const WAITING: usize = 32_768;

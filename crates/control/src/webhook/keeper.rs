@@ -33,6 +33,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
+use reconcile::error::chain;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -262,15 +263,10 @@ impl Keeper {
             Ok(bundle) => return Ok(bundle),
             Err(bundle) => bundle?,
         };
-        let at = |path: &Path| {
-            let path = path.to_owned();
-            |source| KeeperError::Write { path, source }
-        };
-        std::fs::create_dir_all(dir).map_err(at(dir))?;
         for (name, text) in bundle.parts() {
-            let (path, part) = (dir.join(name), dir.join(format!(".{name}.part")));
-            write_private(&part, text).map_err(at(&part))?;
-            std::fs::rename(&part, &path).map_err(at(&path))?;
+            let path = dir.join(name);
+            reconcile::file::replace(&path, text.as_bytes())
+                .map_err(|source| KeeperError::Write { path, source })?;
         }
         Ok(bundle)
     }
@@ -356,29 +352,4 @@ fn certificates(pem: &str) -> Vec<String> {
     const END: &str = "-----END CERTIFICATE-----";
     let blocks = pem.split(BEGIN).skip(1).filter_map(|rest| rest.split_once(END));
     blocks.map(|(body, _)| format!("{BEGIN}{body}{END}\n")).collect()
-}
-
-fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
-    use std::io::Write as _;
-    use std::os::unix::fs::OpenOptionsExt as _;
-    let mut file = std::fs::OpenOptions::new()
-        .create(true)
-        .write(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(path)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()
-}
-
-/// An error and its causes on one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        source = error.source();
-    }
-    text
 }

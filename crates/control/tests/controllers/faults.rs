@@ -3,12 +3,12 @@
 use std::sync::atomic::Ordering::SeqCst;
 
 use api::kind::NodeSlo;
-use control::leader::Leadership;
 use control::node_resource::Options;
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Patch, PatchParams};
 use overcommit::plan::Plugins;
+use reconcile::elect::Leadership;
 use serde_json::json;
 use tokio::sync::watch;
 

@@ -2,12 +2,12 @@
 
 use api::kind::{NodeMetric, NodeResourceTopology, NodeSlo};
 use api::protocol::event;
-use control::leader::Leadership;
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{Event, Node};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use overcommit::plan::{Options, Standing};
+use reconcile::elect::Leadership;
 use serde_json::json;
 use tokio::sync::watch;
 

@@ -12,7 +12,6 @@ use axum::body::Body;
 use axum::http::{Method, Request, Response, StatusCode};
 use control::caches::{Caches, Filed, NodeName, World};
 use control::instruments::Instruments;
-use control::leader::Leadership;
 use control::{Clock, Shared, caches, intake, node_metric, node_resource, node_slo};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node};
@@ -20,6 +19,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use parking_lot::Mutex;
+use reconcile::elect::Leadership;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};

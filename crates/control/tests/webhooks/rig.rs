@@ -9,10 +9,10 @@ use std::time::Duration;
 use api::protocol::gate::{Gates, ManagerGate};
 use apiserver::http::{ApiServer, Options as ApiOptions, router};
 use apiserver::store::{Limits, Store};
-use control::leader::election;
 use control::manager::{Manager, ManagerError, Options, Status};
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
+use reconcile::elect;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -136,11 +136,11 @@ pub(crate) fn options() -> Options {
 
 /// One of several replicas, with short times.
 pub(crate) fn replica(name: &str) -> Options {
-    let settings = election::Settings {
+    let settings = elect::Settings {
         length: Duration::from_secs(2),
         deadline: Duration::from_millis(1500),
         retry: Duration::from_millis(200),
-        ..election::Settings::manager(name.to_owned())
+        ..elect::Settings::manager(name.to_owned())
     };
     Options { election: Some(settings), ..options() }
 }

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use reconcile::error::chain;
+
 use super::kernel::{Kernel, kill_all};
 use super::layout::{Layout, V2_CONTROLLERS};
 use super::path::{CgroupPath, PodGroup};
@@ -302,17 +304,6 @@ impl Cgroups {
             }
         }
     }
-}
-
-/// An error and its causes on one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }
 
 #[cfg(test)]

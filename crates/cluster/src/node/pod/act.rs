@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{self, Pod};
 use kube::api::{DeleteParams, Preconditions};
+use reconcile::error::chain;
 use rustix::process::Signal;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
@@ -287,13 +288,6 @@ async fn prepare(
             .map_err(|error| error.to_string())
     });
     prepared.await.unwrap_or_else(|error| Err(error.to_string()))
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    match error.source() {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
-    }
 }
 
 /// One run of one container.

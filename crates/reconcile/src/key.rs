@@ -7,17 +7,17 @@ use kube::Resource;
 
 /// The name of an object of a known kind; the namespace is empty for cluster-scoped ones.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Key {
-    pub(crate) namespace: String,
-    pub(crate) name: String,
+pub struct Key {
+    pub namespace: String,
+    pub name: String,
 }
 
 impl Key {
-    pub(crate) fn new(namespace: &str, name: &str) -> Self {
+    pub fn new(namespace: &str, name: &str) -> Self {
         Self { namespace: namespace.to_owned(), name: name.to_owned() }
     }
 
-    pub(crate) fn of(object: &impl Resource) -> Self {
+    pub fn of(object: &impl Resource) -> Self {
         let meta = object.meta();
         Self {
             namespace: meta.namespace.clone().unwrap_or_default(),
@@ -38,33 +38,33 @@ impl fmt::Display for Key {
 /// One object at one moment. A write that is aimed at it fails with a conflict when the object
 /// was replaced or has changed since.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Seen {
-    pub(crate) key: Key,
-    pub(crate) uid: String,
-    pub(crate) version: String,
+pub struct Seen {
+    pub key: Key,
+    pub uid: String,
+    pub version: String,
 }
 
 impl Seen {
-    pub(crate) fn of(object: &impl Resource) -> Self {
+    pub fn of(object: &impl Resource) -> Self {
         let version = object.meta().resource_version.clone().unwrap_or_default();
         Self { key: Key::of(object), uid: uid(object).to_owned(), version }
     }
 }
 
 /// The unique id of an object; empty before the server has seen it.
-pub(crate) fn uid(object: &impl Resource) -> &str {
+pub fn uid(object: &impl Resource) -> &str {
     object.meta().uid.as_deref().unwrap_or_default()
 }
 
 /// The one owner that manages the object.
-pub(crate) fn controller_of(meta: &ObjectMeta) -> Option<&OwnerReference> {
+pub fn controller_of(meta: &ObjectMeta) -> Option<&OwnerReference> {
     meta.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
 }
 
-pub(crate) fn is_terminating(object: &impl Resource) -> bool {
+pub fn is_terminating(object: &impl Resource) -> bool {
     object.meta().deletion_timestamp.is_some()
 }
 
-pub(crate) fn has_finalizer(meta: &ObjectMeta, finalizer: &str) -> bool {
+pub fn has_finalizer(meta: &ObjectMeta, finalizer: &str) -> bool {
     meta.finalizers.iter().flatten().any(|one| one == finalizer)
 }

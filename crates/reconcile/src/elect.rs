@@ -18,6 +18,9 @@
 //! The object is the one that Kubernetes' own election library writes, so a
 //! replica of the reference and one of ours exclude each other.
 
+mod leadership;
+
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use api::protocol::name::{NAMESPACE, lease};
@@ -30,6 +33,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
+
+pub use leadership::Leadership;
 
 /// Which lease, in whose name, and how patiently.
 #[derive(Debug, Clone)]
@@ -86,13 +91,13 @@ pub async fn run(
             outcome = timeout(patience, candidate.look()) => outcome,
         };
         match outcome {
-            Ok(Ok(Standing::Leads)) => {
+            Ok(Ok(LeaseCheck::Leads)) => {
                 if !held.send_replace(true) {
                     info!(identity = candidate.settings.identity, "leading");
                 }
             }
-            Ok(Ok(Standing::Waits)) if candidate.renewed.is_some() => break End::Lost,
-            Ok(Ok(Standing::Waits | Standing::Raced)) => {}
+            Ok(Ok(LeaseCheck::Waits)) if candidate.renewed.is_some() => break End::Lost,
+            Ok(Ok(LeaseCheck::Waits | LeaseCheck::Raced)) => {}
             Ok(Err(error)) => warn!(%error, "cannot look at the lease; will try again"),
             Err(_) => warn!("the API server does not answer about the lease; will try again"),
         }
@@ -113,7 +118,7 @@ pub async fn run(
 
 /// What one look at the lease came to.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum LeaseCheck {
     Leads,
     /// Another holds the lease.
     Waits,
@@ -132,20 +137,20 @@ struct Candidate {
 
 impl Candidate {
     /// One round: read, then take, renew or wait.
-    async fn look(&mut self) -> Result<Standing, kube::Error> {
+    async fn look(&mut self) -> Result<LeaseCheck, kube::Error> {
         let asked = Instant::now();
-        let standing = match self.api.get_opt(&self.settings.name).await? {
+        let check = match self.api.get_opt(&self.settings.name).await? {
             None => self.create().await?,
             Some(lease) => self.claim(lease).await?,
         };
-        if standing == Standing::Leads {
+        if check == LeaseCheck::Leads {
             // The other side counts from the write; counting from the question is the safe side.
             self.renewed = Some(asked);
         }
-        Ok(standing)
+        Ok(check)
     }
 
-    async fn create(&mut self) -> Result<Standing, kube::Error> {
+    async fn create(&mut self) -> Result<LeaseCheck, kube::Error> {
         let lease = Lease {
             metadata: ObjectMeta {
                 name: Some(self.settings.name.clone()),
@@ -157,12 +162,12 @@ impl Candidate {
         succeeds(self.api.create(&PostParams::default(), &lease).await)
     }
 
-    async fn claim(&mut self, mut lease: Lease) -> Result<Standing, kube::Error> {
+    async fn claim(&mut self, mut lease: Lease) -> Result<LeaseCheck, kube::Error> {
         let spec = lease.spec.take().unwrap_or_default();
         let holder = spec.holder_identity.as_deref().unwrap_or_default().to_owned();
         let is_ours = holder == self.settings.identity;
         if !is_ours && !holder.is_empty() && !self.is_expired(&spec) {
-            return Ok(Standing::Waits);
+            return Ok(LeaseCheck::Waits);
         }
         lease.spec = Some(self.ours(Some(&spec)));
         let name = self.settings.name.clone();
@@ -242,17 +247,18 @@ impl Candidate {
         if self.renewed.is_some() {
             return self.settings.retry;
         }
-        let spread = crate::fingerprint::of(self.settings.identity.as_bytes()) % 20;
-        let percent = 90 + u32::try_from(spread).unwrap_or_default();
+        let mut hasher = DefaultHasher::new();
+        self.settings.identity.hash(&mut hasher);
+        let percent = 90 + u32::try_from(hasher.finish() % 20).unwrap_or_default();
         self.settings.retry * percent / 100
     }
 }
 
 /// Losing a race is no error.
-fn succeeds<T>(result: Result<T, kube::Error>) -> Result<Standing, kube::Error> {
+fn succeeds<T>(result: Result<T, kube::Error>) -> Result<LeaseCheck, kube::Error> {
     match result {
-        Ok(_) => Ok(Standing::Leads),
-        Err(kube::Error::Api(status)) if status.code == 409 => Ok(Standing::Raced),
+        Ok(_) => Ok(LeaseCheck::Leads),
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(LeaseCheck::Raced),
         Err(error) => Err(error),
     }
 }

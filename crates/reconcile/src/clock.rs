@@ -35,12 +35,12 @@ impl fmt::Debug for Clock {
 }
 
 /// The time as objects carry it: whole seconds.
-pub(crate) fn stamp(now: Timestamp) -> Time {
+pub fn stamp(now: Timestamp) -> Time {
     Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
 }
 
 /// `time` moved by seconds; the end of time if it does not fit.
-pub(crate) fn plus_seconds(time: Timestamp, seconds: i64) -> Timestamp {
+pub fn plus_seconds(time: Timestamp, seconds: i64) -> Timestamp {
     time.saturating_add(SignedDuration::from_secs(seconds)).unwrap_or(if seconds < 0 {
         Timestamp::MIN
     } else {
@@ -49,7 +49,7 @@ pub(crate) fn plus_seconds(time: Timestamp, seconds: i64) -> Timestamp {
 }
 
 /// How long until `time`; zero when it has passed.
-pub(crate) fn until(time: Timestamp, now: Timestamp) -> std::time::Duration {
+pub fn until(time: Timestamp, now: Timestamp) -> std::time::Duration {
     std::time::Duration::try_from(time.duration_since(now)).unwrap_or_default()
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::key::Seen;
 
 /// The JSON merge patch from `before` to `after`; `None` when they are equal.
-pub(crate) fn diff(before: &Value, after: &Value) -> Option<Value> {
+pub fn diff(before: &Value, after: &Value) -> Option<Value> {
     if before == after {
         return None;
     }
@@ -33,14 +33,14 @@ pub(crate) fn diff(before: &Value, after: &Value) -> Option<Value> {
 }
 
 /// The patch for the status of the object that was seen; `None` when nothing changes.
-pub(crate) fn status<S: Serialize>(seen: &Seen, before: Option<&S>, after: &S) -> Option<Value> {
+pub fn status<S: Serialize>(seen: &Seen, before: Option<&S>, after: &S) -> Option<Value> {
     let before = before.map_or_else(|| json!({}), value);
     let change = diff(&before, &value(after))?;
     Some(json!({ "metadata": precondition(seen), "status": change }))
 }
 
 /// The patch between two versions of an object that was seen; `None` when nothing changes.
-pub(crate) fn object<K: Serialize>(seen: &Seen, before: &K, after: &K) -> Option<Value> {
+pub fn object<K: Serialize>(seen: &Seen, before: &K, after: &K) -> Option<Value> {
     let mut change = diff(&value(before), &value(after))?;
     let fields = change.as_object_mut()?;
     let metadata = fields.entry("metadata").or_insert_with(|| json!({}));
@@ -49,7 +49,7 @@ pub(crate) fn object<K: Serialize>(seen: &Seen, before: &K, after: &K) -> Option
 }
 
 /// What makes the server refuse the patch when the object is not the one that was seen.
-pub(crate) fn precondition(seen: &Seen) -> Map<String, Value> {
+pub fn precondition(seen: &Seen) -> Map<String, Value> {
     let mut fields = Map::new();
     fields.insert("uid".into(), seen.uid.clone().into());
     fields.insert("resourceVersion".into(), seen.version.clone().into());
@@ -103,11 +103,8 @@ mod tests {
 
     #[test]
     fn a_patch_names_the_object_it_was_made_for() {
-        let seen = Seen {
-            key: super::super::key::Key::new("a", "b"),
-            uid: "u".into(),
-            version: "7".into(),
-        };
+        let seen =
+            Seen { key: crate::key::Key::new("a", "b"), uid: "u".into(), version: "7".into() };
         let patch = status(&seen, Some(&json!({"x": 1})), &json!({"x": 2}));
         let want = json!({"metadata": {"uid": "u", "resourceVersion": "7"}, "status": {"x": 2}});
         assert_eq!(patch, Some(want));

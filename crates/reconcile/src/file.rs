@@ -1,20 +1,24 @@
-//! Small files of the agent's own: replaced whole or not at all, and for their owner only.
+//! How is a small file replaced whole or not at all?
+//!
+//! The files are for their owner only.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 /// What is neither readable nor writable by others.
-pub(crate) const PRIVATE: u32 = 0o600;
+pub const PRIVATE: u32 = 0o600;
 
 /// Replaces a file, so that a crash leaves the old text or the new one.
-pub(crate) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
+pub fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(dir)?;
     let beside = path.with_added_extension("tmp");
     let mut file =
         OpenOptions::new().create(true).truncate(true).write(true).mode(PRIVATE).open(&beside)?;
+    // One that a crash left beside may be readable by others.
+    file.set_permissions(fs::Permissions::from_mode(PRIVATE))?;
     file.write_all(text)?;
     file.sync_data()?;
     fs::rename(&beside, path)?;
@@ -23,8 +27,6 @@ pub(crate) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
 
     #[test]

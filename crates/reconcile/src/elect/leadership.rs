@@ -3,8 +3,6 @@
 //! Two replicas run and one of them leads. Whoever writes asks at the moment of writing, not when
 //! the decision was made: between the two the lease may have gone to the other replica.
 
-pub mod election;
-
 use std::sync::Arc;
 
 use tokio::sync::watch;
