@@ -9,27 +9,20 @@
 //! | [`disruption`] | how many pods may be evicted |
 //! | [`node_health`], [`eviction`] | what follows when a node falls silent |
 //!
-//! CronJobs are data only, and nodes for pods are the scheduler's part. Every controller is a pure function from what was observed to what
-//! shall be done, with the time as an argument, in a module of its own, and a `shell` around it:
+//! CronJobs are data only, and nodes for pods are the scheduler's part. Every controller is a pure
+//! function from what was observed to what shall be done, with the time as an argument, in a module
+//! of its own, and a `reconcile` around it that looks, plans and writes with the shell kit.
 //!
-//! ```text
-//!  server ──watch──> caches ──changes──> queue ──key──> shell: look ─> plan ─> write ──> server
-//!                       └───────────── indexed objects ─────────┘
-//! ```
-//!
-//! The shells share everything that is not a decision: one watch a kind ([`caches`]), queues with
-//! growing retries ([`queue`]), the loop that empties them ([`drive`]), writes that fail when they
-//! were decided on old facts ([`writer`]), [`expectations`] that keep a stale cache from creating
-//! twice, and [`recorder`] for events. One task a controller writes; all tasks end with one token.
+//! The controllers share one watch a kind ([`caches`]), [`expectations`] that keep a stale cache
+//! from creating twice, the way pods come and go ([`pods`]), and a recorder of events. One task a
+//! controller writes; all tasks end with one token.
 
 mod amount;
-mod cache;
 mod caches;
 mod claim;
 mod daemon_set;
 mod deployment;
 mod disruption;
-mod drive;
 mod eviction;
 mod expectations;
 #[cfg(test)]
@@ -43,18 +36,24 @@ mod owners;
 mod placement;
 mod pod;
 mod pod_gc;
-mod queue;
-mod recorder;
+mod pods;
 mod replica_set;
 mod revision;
 mod revisions;
 mod stateful_set;
 mod tasks;
 mod template;
-mod writer;
+
+use std::time::Duration;
 
 use jiff::SignedDuration;
 use kube::Client;
+use reconcile::drive::{Controller, Driver};
+use reconcile::elect::Leadership;
+use reconcile::queue::Queue;
+use reconcile::record::{Form, Recorder, Recording};
+use reconcile::write::Writer;
+use reconcile::{clock, key};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
@@ -64,22 +63,20 @@ use self::{
     daemon_set::DaemonSets,
     deployment::Deployments,
     disruption::Budgets,
-    drive::{Controller, drive},
     eviction::Evictions,
     garbage::{Garbage, Monitors, follow_shared},
     job::Jobs,
     namespace::Namespaces,
     node_health::NodeHealth,
     pod_gc::PodGarbage,
-    queue::Queue,
-    recorder::Events,
     replica_set::ReplicaSets,
     stateful_set::StatefulSets,
     tasks::Tasks,
-    writer::Writer,
 };
 pub use reconcile::clock::Clock;
-use reconcile::{clock, key, merge};
+
+/// How long a write may take: nobody else waits to lead here.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What a cluster may want to have otherwise.
 #[derive(Debug, Clone)]
@@ -107,17 +104,23 @@ pub async fn run_with(
     settings: Settings,
     shutdown: CancellationToken,
 ) -> Result<(), TaskError> {
-    let caches = Caches::new();
-    let (events, notes) = recorder::channel();
+    let leadership = Leadership::alone();
+    let recording =
+        Recording::new(client.clone(), leadership.clone(), settings.clock.clone(), Form::Core);
+    let recording = Recording { is_limited: true, ..recording };
+    let (events, record) = recording.start("controllers", shutdown.clone());
     let mut tasks = Tasks::default();
-    let record = recorder::record(client.clone(), notes, settings.clock.clone(), shutdown.clone());
     tasks.spawn("recorder of events".into(), record);
 
     // Controllers subscribe before the watches start, so that none misses the first list.
+    let caches = Caches::new();
     let monitors = follow_shared(&caches);
-    let garbage = Garbage::new(client.clone(), monitors.clone());
-    let mut workers = Workers { client: client.clone(), events, settings, caches, shutdown, tasks };
-    workers.start_all();
+    let clock = settings.clock.clone();
+    let driver = Driver { clock, leadership: leadership.clone(), counters: None };
+    let writer = Writer::new(client.clone(), leadership).waiting(PATIENCE);
+    let garbage = Garbage::new(writer.clone().managing(Garbage::NAME), monitors.clone());
+    let mut workers = Workers { writer, events, driver, caches, shutdown, tasks };
+    workers.start_all(settings.node_grace);
     workers.start_garbage(garbage, monitors.clone());
     let Workers { caches, shutdown, mut tasks, .. } = workers;
     caches.follow(&client, &mut tasks, &shutdown);
@@ -126,38 +129,45 @@ pub async fn run_with(
     tasks.wait(&shutdown).await
 }
 
-/// What every controller needs to run.
+/// What every controller works with.
+#[derive(Debug, Clone)]
+struct Tools {
+    caches: Caches,
+    writer: Writer,
+    events: Recorder,
+}
+
+/// What starts controllers.
 struct Workers {
-    client: Client,
-    events: Events,
-    settings: Settings,
+    writer: Writer,
+    events: Recorder,
+    driver: Driver,
     caches: Caches,
     shutdown: CancellationToken,
     tasks: Tasks,
 }
 
 impl Workers {
-    fn writer<C: Controller>(&self) -> Writer {
-        Writer { client: self.client.clone(), name: C::NAME, events: self.events.clone() }
+    fn start_all(&mut self, node_grace: SignedDuration) {
+        self.start(ReplicaSets::new);
+        self.start(Deployments::new);
+        self.start(DaemonSets::new);
+        self.start(StatefulSets::new);
+        self.start(Jobs::new);
+        self.start(Budgets::new);
+        self.start(Namespaces::new);
+        self.start(|tools| NodeHealth::new(tools, node_grace));
+        self.start(Evictions::new);
+        self.start(PodGarbage::new);
     }
 
-    fn start_all(&mut self) {
-        let caches = &self.caches.clone();
-        let grace = self.settings.node_grace;
-        self.start(ReplicaSets::new(caches, self.writer::<ReplicaSets>()));
-        self.start(Deployments::new(caches, self.writer::<Deployments>()));
-        self.start(DaemonSets::new(caches, self.writer::<DaemonSets>()));
-        self.start(StatefulSets::new(caches, self.writer::<StatefulSets>()));
-        self.start(Jobs::new(caches, self.writer::<Jobs>()));
-        self.start(Budgets::new(caches, self.writer::<Budgets>()));
-        self.start(Namespaces::new(caches, self.writer::<Namespaces>()));
-        self.start(NodeHealth::new(caches, self.writer::<NodeHealth>(), grace));
-        self.start(Evictions::new(caches, self.writer::<Evictions>()));
-        self.start(PodGarbage::new(caches, self.writer::<PodGarbage>()));
-    }
-
-    fn start<C: Controller>(&mut self, (controller, queue): (C, Queue<C::Key>)) {
+    fn start<C: Controller + 'static>(&mut self, new: impl FnOnce(Tools) -> (C, Queue<C::Key>)) {
         let caches = self.caches.clone();
+        let (controller, queue) = new(Tools {
+            caches: caches.clone(),
+            writer: self.writer.clone().managing(C::NAME),
+            events: self.events.of(C::NAME),
+        });
         self.start_after(controller, queue, async move { caches.complete().await });
     }
 
@@ -171,20 +181,20 @@ impl Workers {
     }
 
     /// Starts a controller that decides nothing before it can see everything.
-    fn start_after<C: Controller>(
+    fn start_after<C: Controller + 'static>(
         &mut self,
         controller: C,
         queue: Queue<C::Key>,
         ready: impl Future<Output = ()> + Send + 'static,
     ) {
-        let (clock, shutdown) = (self.settings.clock.clone(), self.shutdown.clone());
+        let (driver, shutdown) = (self.driver.clone(), self.shutdown.clone());
         self.tasks.spawn(C::NAME.into(), async move {
             tokio::select! {
                 biased;
                 () = shutdown.cancelled() => return,
                 () = ready => debug!(controller = C::NAME, "caches are filled: starting"),
             }
-            drive(controller, queue, clock, shutdown).await;
+            driver.run([controller], &queue, &shutdown).await;
         });
     }
 }

@@ -22,18 +22,18 @@ mod usage;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use futures::stream::{BoxStream, FuturesUnordered};
-use futures::{StreamExt, TryStreamExt};
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{ApiResource, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
+use reconcile::watch::Watch;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 use units::{Bytes, MilliCpu};
 
 pub use usage::{Usage, UsageError};
@@ -88,25 +88,19 @@ pub async fn run(
         failures: 0,
         registered,
     };
-    let mut pods = follow(client);
+    let api: Api<HollowPod> = Api::all_with(client, &ApiResource::erase::<Pod>(&()));
+    let mut pods = Watch::all(api, shutdown);
     loop {
         let wake_at = shell.send(config.max_requests);
         tokio::select! {
-            () = shutdown.cancelled() => return,
-            event = pods.try_next() => match event {
-                Ok(Some(event)) => shell.fleet.take(event, Timestamp::now()),
-                Ok(None) => return,
-                Err(error) => debug!(%error, "the watch of pods failed and starts over"),
+            update = pods.next() => match update {
+                Some(update) => shell.fleet.take(update, Timestamp::now()),
+                None => return,
             },
             Some((write, done)) = shell.requests.next() => shell.take(write, done),
             () = sleep_until(wake_at) => {}
         }
     }
-}
-
-fn follow(client: Client) -> BoxStream<'static, watcher::Result<watcher::Event<HollowPod>>> {
-    let api: Api<HollowPod> = Api::all_with(client, &ApiResource::erase::<Pod>(&()));
-    watcher(api, watcher::Config::default()).default_backoff().boxed()
 }
 
 type Request = futures::future::BoxFuture<'static, (Write, Result<Done, kube::Error>)>;

@@ -140,7 +140,7 @@ pub async fn run(
     let failed = |source| NodeError::StateDir { path: config.state_dir.clone(), source };
     make_private_dirs(&config.state_dir).map_err(failed)?;
     note_cgroup_root(&config).map_err(failed)?;
-    let (events, writing_events) = Events::new(client.clone(), &config.name);
+    let (events, writing_events) = Events::new(client.clone(), &config.name, shutdown.clone());
     let (profile, context) = set_up(&config, client.clone(), events.clone()).await;
     let context = Arc::new(context);
 

@@ -38,13 +38,13 @@ impl fmt::Display for Key {
 /// One object at one moment. A write that is aimed at it fails with a conflict when the object
 /// was replaced or has changed since.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub struct ObjectVersion {
     pub key: Key,
     pub uid: String,
     pub version: String,
 }
 
-impl Seen {
+impl ObjectVersion {
     pub fn of(object: &impl Resource) -> Self {
         let version = object.meta().resource_version.clone().unwrap_or_default();
         Self { key: Key::of(object), uid: uid(object).to_owned(), version }

@@ -6,7 +6,7 @@
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::key::Seen;
+use super::key::ObjectVersion;
 
 /// The JSON merge patch from `before` to `after`; `None` when they are equal.
 pub fn diff(before: &Value, after: &Value) -> Option<Value> {
@@ -33,14 +33,14 @@ pub fn diff(before: &Value, after: &Value) -> Option<Value> {
 }
 
 /// The patch for the status of the object that was seen; `None` when nothing changes.
-pub fn status<S: Serialize>(seen: &Seen, before: Option<&S>, after: &S) -> Option<Value> {
+pub fn status<S: Serialize>(seen: &ObjectVersion, before: Option<&S>, after: &S) -> Option<Value> {
     let before = before.map_or_else(|| json!({}), value);
     let change = diff(&before, &value(after))?;
     Some(json!({ "metadata": precondition(seen), "status": change }))
 }
 
 /// The patch between two versions of an object that was seen; `None` when nothing changes.
-pub fn object<K: Serialize>(seen: &Seen, before: &K, after: &K) -> Option<Value> {
+pub fn object<K: Serialize>(seen: &ObjectVersion, before: &K, after: &K) -> Option<Value> {
     let mut change = diff(&value(before), &value(after))?;
     let fields = change.as_object_mut()?;
     let metadata = fields.entry("metadata").or_insert_with(|| json!({}));
@@ -49,7 +49,7 @@ pub fn object<K: Serialize>(seen: &Seen, before: &K, after: &K) -> Option<Value>
 }
 
 /// What makes the server refuse the patch when the object is not the one that was seen.
-pub fn precondition(seen: &Seen) -> Map<String, Value> {
+pub fn precondition(seen: &ObjectVersion) -> Map<String, Value> {
     let mut fields = Map::new();
     fields.insert("uid".into(), seen.uid.clone().into());
     fields.insert("resourceVersion".into(), seen.version.clone().into());
@@ -103,8 +103,11 @@ mod tests {
 
     #[test]
     fn a_patch_names_the_object_it_was_made_for() {
-        let seen =
-            Seen { key: crate::key::Key::new("a", "b"), uid: "u".into(), version: "7".into() };
+        let seen = ObjectVersion {
+            key: crate::key::Key::new("a", "b"),
+            uid: "u".into(),
+            version: "7".into(),
+        };
         let patch = status(&seen, Some(&json!({"x": 1})), &json!({"x": 2}));
         let want = json!({"metadata": {"uid": "u", "resourceVersion": "7"}, "status": {"x": 2}});
         assert_eq!(patch, Some(want));

@@ -2,6 +2,8 @@
 //!
 //! One watch a kind, shared by all of them.
 
+use std::sync::Arc;
+
 use k8s_openapi::api::{
     apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet},
     batch::v1::Job,
@@ -10,16 +12,15 @@ use k8s_openapi::api::{
     policy::v1::PodDisruptionBudget,
 };
 use kube::{Api, Client};
+use reconcile::watch::{Cache, Watch, controller_entry};
+use reconcile::write::Kind;
 use tokio_util::sync::CancellationToken;
 
-use super::{cache::Cache, pod::PodFacts, tasks::Tasks};
+use super::{pod::PodFacts, tasks::Tasks};
 use crate::well_known::NODE_LEASE_NAMESPACE;
 
-/// The tag of pods that are on no node yet.
-pub(crate) const UNBOUND: &str = "";
-
-/// Everything the controllers look at. Pods are tagged with their node, or with [`UNBOUND`].
-#[derive(Clone)]
+/// Everything the controllers look at. Pods are found by their node, too.
+#[derive(Debug, Clone)]
 pub(crate) struct Caches {
     pub(crate) pods: Cache<Pod>,
     pub(crate) nodes: Cache<Node>,
@@ -57,45 +58,59 @@ pub(crate) use each;
 impl Caches {
     pub(crate) fn new() -> Self {
         Self {
-            pods: Cache::new(|pod| Some(pod.node().unwrap_or(UNBOUND).to_owned())),
-            nodes: Cache::new(|_| None),
-            leases: Cache::new(|_| None),
-            namespaces: Cache::new(|_| None),
-            deployments: Cache::new(|_| None),
-            replica_sets: Cache::new(|_| None),
-            daemon_sets: Cache::new(|_| None),
-            stateful_sets: Cache::new(|_| None),
-            revisions: Cache::new(|_| None),
-            volume_claims: Cache::new(|_| None),
-            jobs: Cache::new(|_| None),
-            budgets: Cache::new(|_| None),
+            pods: Cache::new(|pod| {
+                let node = pod.node().map(node_entry);
+                node.into_iter().chain([controller_entry(pod)]).collect()
+            }),
+            nodes: Cache::by_controller(),
+            leases: Cache::by_controller(),
+            namespaces: Cache::by_controller(),
+            deployments: Cache::by_controller(),
+            replica_sets: Cache::by_controller(),
+            daemon_sets: Cache::by_controller(),
+            stateful_sets: Cache::by_controller(),
+            revisions: Cache::by_controller(),
+            volume_claims: Cache::by_controller(),
+            jobs: Cache::by_controller(),
+            budgets: Cache::by_controller(),
         }
     }
 
     /// Starts all watches.
     pub(crate) fn follow(&self, client: &Client, tasks: &mut Tasks, shutdown: &CancellationToken) {
-        let pods = self.pods.clone();
-        let watch = pods.follow(Api::all(client.clone()), trim_pod, shutdown.clone());
-        tasks.spawn("watch of Pod".into(), watch);
+        let pods = Watch::all(Api::all(client.clone()), shutdown.clone());
+        tasks.spawn("watch of Pod".into(), self.pods.clone().follow(pods, trim_pod));
         each!(self, but_pods, |cache| {
-            let watch = cache.clone().follow(Api::all(client.clone()), |_| {}, shutdown.clone());
-            tasks.spawn(format!("watch of {}", cache.kind()), watch)
+            follow(cache, Api::all(client.clone()), tasks, shutdown);
         });
         let leases = Api::namespaced(client.clone(), NODE_LEASE_NAMESPACE);
-        let watch = self.leases.clone().follow(leases, |_| {}, shutdown.clone());
-        tasks.spawn("watch of Lease".into(), watch);
+        follow(&self.leases, leases, tasks, shutdown);
     }
 
     /// Waits until every cache has its first complete list.
     pub(crate) async fn complete(&self) {
-        each!(self, |cache| cache.complete().await);
-        self.leases.complete().await;
+        each!(self, |cache| cache.until_listed().await);
+        self.leases.until_listed().await;
     }
+
+    /// The pods that are bound to a node.
+    pub(crate) fn pods_on(&self, node: &str) -> Vec<Arc<Pod>> {
+        self.pods.indexed(&node_entry(node))
+    }
+}
+
+fn follow<K: Kind>(cache: &Cache<K>, api: Api<K>, tasks: &mut Tasks, shutdown: &CancellationToken) {
+    let watch = Watch::all(api, shutdown.clone());
+    tasks.spawn(format!("watch of {}", K::kind(&())), cache.clone().follow(watch, |object| object));
+}
+
+fn node_entry(node: &str) -> String {
+    format!("node/{node}")
 }
 
 /// Keeps of a pod what controllers look at. There may be 150,000 of them, and what their
 /// containers are made of is most of their size.
-fn trim_pod(pod: &mut Pod) {
+fn trim_pod(mut pod: Pod) -> Pod {
     pod.spec = pod.spec.take().map(|spec| PodSpec {
         node_name: spec.node_name,
         node_selector: spec.node_selector,
@@ -104,4 +119,5 @@ fn trim_pod(pod: &mut Pod) {
         scheduling_gates: spec.scheduling_gates,
         ..PodSpec::default()
     });
+    pod
 }

@@ -19,12 +19,10 @@ use kube::{
     Resource,
     core::{Selector, SelectorExt},
 };
+use reconcile::key::{Key, ObjectVersion, controller_of, is_terminating, uid};
+use reconcile::merge::precondition;
+use reconcile::write::{Kind, WriteError, Writer, missing_is_fine};
 use serde_json::{Value, json};
-
-use super::{
-    key::{Key, Seen, controller_of, is_terminating, uid},
-    merge::precondition,
-};
 
 /// Who claims.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,14 +60,14 @@ impl Owner {
 
 /// What an owner has, wants and gives up.
 #[derive(Debug)]
-pub(crate) struct Claims<K> {
-    pub(crate) owned: Vec<Arc<K>>,
-    pub(crate) adopt: Vec<Arc<K>>,
-    pub(crate) release: Vec<Arc<K>>,
+struct Claims<K> {
+    owned: Vec<Arc<K>>,
+    adopt: Vec<Arc<K>>,
+    release: Vec<Arc<K>>,
 }
 
 /// Sorts the candidates: the objects the owner controls and those that nobody does.
-pub(crate) fn claim<K: Resource>(
+fn claim<K: Resource>(
     owner: &Owner,
     candidates: impl IntoIterator<Item = Arc<K>>,
     matches: impl Fn(&K) -> bool,
@@ -89,22 +87,52 @@ pub(crate) fn claim<K: Resource>(
     claims
 }
 
+/// Adopts and releases, and returns what the owner controls then.
+///
+/// The cache may not know yet that the owner is on its way out or was replaced; it must not adopt
+/// then, so the server is asked first.
+pub(crate) async fn settle<O: Kind, K: Kind>(
+    writer: &Writer,
+    owner: &Owner,
+    selector: &Selector,
+    candidates: impl IntoIterator<Item = Arc<K>>,
+) -> Result<Vec<Arc<K>>, WriteError> {
+    let claims = claim(owner, candidates, |object| selects(selector, object));
+    let mut owned = claims.owned;
+    for object in &claims.release {
+        let (key, patch) = (Key::of(&**object), release(owner, &**object));
+        missing_is_fine(writer.patch::<K>(&key, &patch).await)?;
+    }
+    if claims.adopt.is_empty() {
+        return Ok(owned);
+    }
+    let live = writer.get::<O>(&owner.key).await?;
+    if live.is_none_or(|live| uid(&live) != owner.uid || is_terminating(&live)) {
+        return Ok(owned);
+    }
+    for object in &claims.adopt {
+        let (key, patch) = (Key::of(&**object), adoption(owner, &**object));
+        owned.extend(missing_is_fine(writer.patch::<K>(&key, &patch).await)?.map(Arc::new));
+    }
+    Ok(owned)
+}
+
 /// The patch that makes `owner` the controller of an object.
-pub(crate) fn adoption(owner: &Owner, object: &impl Resource) -> Value {
+fn adoption(owner: &Owner, object: &impl Resource) -> Value {
     let mut owners = object.meta().owner_references.clone().unwrap_or_default();
     owners.push(owner.reference());
     owners_patch(object, &owners)
 }
 
 /// The patch that takes the owner's reference away.
-pub(crate) fn release(owner: &Owner, object: &impl Resource) -> Value {
+fn release(owner: &Owner, object: &impl Resource) -> Value {
     let mut owners = object.meta().owner_references.clone().unwrap_or_default();
     owners.retain(|reference| reference.uid != owner.uid);
     owners_patch(object, &owners)
 }
 
 fn owners_patch(object: &impl Resource, owners: &[OwnerReference]) -> Value {
-    let mut metadata = precondition(&Seen::of(object));
+    let mut metadata = precondition(&ObjectVersion::of(object));
     metadata.insert("ownerReferences".into(), json!(owners));
     json!({ "metadata": metadata })
 }

@@ -13,7 +13,7 @@
 //! Revisions of the template are kept as ControllerRevisions, as in Kubernetes.
 
 mod nodes;
-mod shell;
+mod reconcile;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -31,7 +31,7 @@ use k8s_openapi::api::{
 };
 
 use self::nodes::Verdict;
-pub(crate) use self::shell::DaemonSets;
+pub(crate) use self::reconcile::DaemonSets;
 use super::{
     amount::{count, rounded_up},
     key::{is_terminating, uid},

@@ -16,11 +16,11 @@
 //! ReplicaSet becomes new with a new revision number. That is all a rollback is.
 
 mod progress;
+mod reconcile;
 mod recreate;
 mod rolling;
 mod scale;
 mod sets;
-mod shell;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -36,8 +36,8 @@ use k8s_openapi::{
     apimachinery::pkg::util::intstr::IntOrString,
 };
 
+pub(crate) use self::reconcile::Deployments;
 use self::sets::Rollout;
-pub(crate) use self::shell::Deployments;
 use super::{
     amount::{rounded_down, rounded_up},
     key::is_terminating,

@@ -10,7 +10,7 @@
 //! healthy for this sum; it is forgotten after two minutes, because something has held it back.
 //! A budget that cannot be worked out allows nothing.
 
-mod shell;
+mod reconcile;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -26,7 +26,7 @@ use k8s_openapi::{
     },
 };
 
-pub(crate) use self::shell::Budgets;
+pub(crate) use self::reconcile::Budgets;
 use super::{
     amount::{count, rounded_up},
     clock::{plus_seconds, stamp},

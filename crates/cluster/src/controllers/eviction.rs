@@ -4,12 +4,12 @@
 //! `tolerationSeconds` of the toleration that matches it, counted from when the taint was added;
 //! the earliest end counts. A toleration without seconds tolerates forever.
 
-mod shell;
+mod reconcile;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 
-pub(crate) use self::shell::Evictions;
+pub(crate) use self::reconcile::Evictions;
 use super::{clock::plus_seconds, placement::tolerates, pod::PodFacts};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

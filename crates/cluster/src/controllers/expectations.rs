@@ -17,11 +17,8 @@ use std::{collections::HashMap, hash::Hash, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
 use kube::Resource;
-
-use super::{
-    cache::{Cache, version},
-    key::{Key, is_terminating, uid},
-};
+use reconcile::key::{Key, is_terminating, uid};
+use reconcile::watch::{Cache, version};
 
 const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
 
@@ -107,7 +104,7 @@ mod tests {
     use crate::controllers::fixture::{NOW, pod};
 
     fn cache() -> Cache<Pod> {
-        Cache::new(|_| None)
+        Cache::by_controller()
     }
 
     #[test]

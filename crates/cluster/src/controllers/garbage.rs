@@ -19,7 +19,7 @@
 
 mod graph;
 mod monitor;
-mod shell;
+mod reconcile;
 #[cfg(test)]
 mod tests;
 
@@ -29,7 +29,7 @@ use kube::api::PropagationPolicy;
 pub(crate) use self::{
     graph::{Dependent, Graph, Object},
     monitor::{Monitors, follow_shared},
-    shell::Garbage,
+    reconcile::Garbage,
 };
 use super::key::has_finalizer;
 use crate::well_known::{FOREGROUND_DELETION, ORPHAN_DEPENDENTS};

@@ -23,7 +23,7 @@
 mod count;
 mod indexes;
 mod manage;
-mod shell;
+mod reconcile;
 #[cfg(test)]
 mod tests;
 mod verdict;
@@ -36,7 +36,7 @@ use k8s_openapi::api::{
     core::v1::Pod,
 };
 
-pub(crate) use self::{indexes::Indexes, shell::Jobs};
+pub(crate) use self::{indexes::Indexes, reconcile::Jobs};
 use super::{
     clock::{plus_seconds, stamp},
     key::has_finalizer,

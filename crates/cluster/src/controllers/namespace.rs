@@ -5,14 +5,14 @@
 //! left, the `kubernetes` finalizer in the spec goes, and the namespace with it. Until then its
 //! conditions say what is in the way, so that nobody has to guess why a namespace hangs.
 
-mod shell;
+mod reconcile;
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, NamespaceCondition};
 
-pub(crate) use self::shell::Namespaces;
+pub(crate) use self::reconcile::Namespaces;
 use super::clock::{plus_seconds, stamp};
 use crate::well_known::NAMESPACE_FINALIZER;
 

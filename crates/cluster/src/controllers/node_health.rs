@@ -15,7 +15,7 @@
 //! more than half of a large cluster is silent; and not at all when everything is silent, because
 //! then it is us who hear nothing. Nodes are not told apart by zone.
 
-mod shell;
+mod reconcile;
 mod taints;
 #[cfg(test)]
 mod tests;
@@ -31,7 +31,7 @@ use k8s_openapi::api::{
     core::v1::{Node, NodeCondition, Pod, Taint},
 };
 
-pub(crate) use self::shell::NodeHealth;
+pub(crate) use self::reconcile::NodeHealth;
 use super::{
     clock::{plus_seconds, stamp},
     pod::PodFacts,

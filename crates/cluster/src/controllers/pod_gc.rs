@@ -10,7 +10,7 @@
 //! The first and third are marked as failed before they are removed, so that their owner sees how
 //! they ended.
 
-mod shell;
+mod reconcile;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,7 +20,7 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Node, Pod};
 
-pub(crate) use self::shell::PodGarbage;
+pub(crate) use self::reconcile::PodGarbage;
 use super::{key::uid, pod::PodFacts};
 use crate::well_known::TAINT_OUT_OF_SERVICE;
 

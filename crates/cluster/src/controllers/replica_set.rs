@@ -11,7 +11,7 @@
 //! itself is on its way out.
 
 mod rank;
-mod shell;
+mod reconcile;
 mod status;
 
 use std::{collections::HashMap, sync::Arc};
@@ -23,7 +23,7 @@ use super::{amount::length, key::is_terminating};
 
 pub(crate) use self::{
     rank::by_expendability,
-    shell::ReplicaSets,
+    reconcile::ReplicaSets,
     status::{Failure, status},
 };
 

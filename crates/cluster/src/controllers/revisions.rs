@@ -1,15 +1,12 @@
 //! How does the revision of a template come to be there?
 
 use k8s_openapi::api::apps::v1::ControllerRevision;
+use reconcile::key::{Key, ObjectVersion, controller_of};
+use reconcile::merge::precondition;
+use reconcile::write::{WriteError, Writer};
 use serde_json::json;
 
-use super::{
-    claim::Owner,
-    key::{Key, Seen, controller_of},
-    merge::precondition,
-    revision::Present,
-    writer::{SyncError, Writer},
-};
+use super::{claim::Owner, revision::Present};
 
 /// What became of the wish for a revision.
 pub(crate) enum Outcome {
@@ -23,11 +20,11 @@ pub(crate) async fn keep(
     writer: &Writer,
     owner: &Owner,
     present: Present,
-) -> Result<Outcome, SyncError> {
+) -> Result<Outcome, WriteError> {
     let kept = match present {
         Present::Newest(revision) => ControllerRevision::clone(&revision),
         Present::Again { revision, number } => {
-            let seen = Seen::of(&*revision);
+            let seen = ObjectVersion::of(&*revision);
             let patch = json!({ "metadata": precondition(&seen), "revision": number });
             writer.patch::<ControllerRevision>(&seen.key, &patch).await?
         }

@@ -15,7 +15,7 @@
 //! object.
 
 mod identity;
-mod shell;
+mod reconcile;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -32,7 +32,7 @@ use k8s_openapi::api::{
     core::v1::Pod,
 };
 
-pub(crate) use self::shell::StatefulSets;
+pub(crate) use self::reconcile::StatefulSets;
 use super::{
     key::is_terminating,
     pod::{PodFacts, next_available},

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use kube::runtime::watcher;
+use reconcile::watch::Update;
 
 use super::body::{self, Told, address_of};
 use super::pod::{HollowPod, Script};
@@ -65,7 +65,8 @@ pub(super) struct Fleet {
     pods: BTreeMap<Arc<str>, Known>,
     /// The next address of each node.
     slots: Vec<u32>,
-    listed: BTreeSet<Arc<str>>,
+    /// The pods of the list that is arriving; `None` between lists.
+    arriving: Option<BTreeSet<Arc<str>>>,
 }
 
 /// What is kept of a pod.
@@ -103,7 +104,7 @@ impl Fleet {
             number: 0,
             pods: BTreeMap::new(),
             slots: vec![0; usize::try_from(config.count).unwrap_or(0)],
-            listed: BTreeSet::new(),
+            arriving: None,
             config,
         }
     }
@@ -250,20 +251,21 @@ impl Fleet {
         }
     }
 
-    pub(super) fn take(&mut self, event: watcher::Event<HollowPod>, now: Timestamp) {
-        match event {
-            watcher::Event::Init => self.listed.clear(),
-            watcher::Event::InitApply(pod) => {
-                if let Some(uid) = self.apply(pod, now) {
-                    self.listed.insert(uid);
+    pub(super) fn take(&mut self, update: Update<HollowPod>, now: Timestamp) {
+        match update {
+            Update::Relist => self.arriving = Some(BTreeSet::new()),
+            Update::Applied(pod) => {
+                let uid = self.apply(pod, now);
+                if let Some(arriving) = &mut self.arriving {
+                    arriving.extend(uid);
                 }
             }
-            watcher::Event::InitDone => {
-                let listed = std::mem::take(&mut self.listed);
+            Update::Listed => {
+                let listed = self.arriving.take().unwrap_or_default();
                 self.pods.retain(|uid, _| listed.contains(uid));
             }
-            watcher::Event::Apply(pod) => drop(self.apply(pod, now)),
-            watcher::Event::Delete(pod) => {
+            Update::Refused(_) => {}
+            Update::Deleted(pod) => {
                 if let Some(uid) = pod.metadata.uid {
                     self.pods.remove(uid.as_str());
                 }

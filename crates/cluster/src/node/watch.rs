@@ -4,15 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use kube::runtime::{WatchStreamExt, watcher};
+use reconcile::watch::{Config, Update as WatchUpdate, Watch};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, error, warn};
+use tracing::{error, warn};
 
 use super::cgroup::Disk;
 use super::context::Context;
@@ -26,8 +25,8 @@ struct Pods {
     shutdown: CancellationToken,
     known: BTreeMap<String, watch::Sender<Update>>,
     tasks: JoinSet<Ended>,
-    /// Seen since the watch last started over.
-    listed: BTreeSet<String>,
+    /// The pods of the list that is arriving; `None` between lists.
+    arriving: Option<BTreeSet<String>>,
 }
 
 /// How long a supervisor that failed rests.
@@ -42,22 +41,20 @@ enum Ended {
 /// Watches the pods bound to this node until shutdown.
 pub(crate) async fn run(context: Arc<Context>, node: &str, shutdown: CancellationToken) {
     let api: Api<Pod> = Api::all(context.client.clone());
-    let config = watcher::Config::default().fields(&format!("spec.nodeName={node}"));
-    let mut events = watcher(api, config).default_backoff().boxed();
+    let config = Config::default().fields(&format!("spec.nodeName={node}"));
+    let mut updates = Watch::new(api, config, shutdown.clone());
     let mut pods = Pods {
         context,
         shutdown: shutdown.clone(),
         known: BTreeMap::new(),
         tasks: JoinSet::new(),
-        listed: BTreeSet::new(),
+        arriving: None,
     };
     loop {
         tokio::select! {
-            () = shutdown.cancelled() => break,
-            event = events.try_next() => match event {
-                Ok(Some(event)) => pods.take(event),
-                Ok(None) => break,
-                Err(error) => debug!(%error, "the watch of pods failed and starts over"),
+            update = updates.next() => match update {
+                Some(update) => pods.take(update),
+                None => break,
             },
             Some(ended) = pods.tasks.join_next() => match ended {
                 Ok(Ended::Pod(uid)) => pods.forget(&uid),
@@ -71,16 +68,21 @@ pub(crate) async fn run(context: Arc<Context>, node: &str, shutdown: Cancellatio
 }
 
 impl Pods {
-    fn take(&mut self, event: watcher::Event<Pod>) {
-        match event {
-            watcher::Event::Init => self.listed.clear(),
-            watcher::Event::InitApply(pod) => {
-                self.listed.extend(pod.metadata.uid.clone());
+    fn take(&mut self, update: WatchUpdate<Pod>) {
+        match update {
+            WatchUpdate::Relist => self.arriving = Some(BTreeSet::new()),
+            WatchUpdate::Applied(pod) => {
+                if let Some(arriving) = &mut self.arriving {
+                    arriving.extend(pod.metadata.uid.clone());
+                }
                 self.apply(pod);
             }
-            watcher::Event::InitDone => self.end_unlisted(),
-            watcher::Event::Apply(pod) => self.apply(pod),
-            watcher::Event::Delete(pod) => {
+            WatchUpdate::Listed => {
+                let listed = self.arriving.take().unwrap_or_default();
+                self.end_unlisted(&listed);
+            }
+            WatchUpdate::Refused(_) => {}
+            WatchUpdate::Deleted(pod) => {
                 if let Some(known) = pod.metadata.uid.and_then(|uid| self.known.get(&uid)) {
                     known.send_replace(Update::Vanished);
                 }
@@ -126,14 +128,14 @@ impl Pods {
     }
 
     /// The API has listed all pods there are.
-    fn end_unlisted(&mut self) {
+    fn end_unlisted(&mut self, listed: &BTreeSet<String>) {
         for (uid, known) in &self.known {
-            if !self.listed.contains(uid) {
+            if !listed.contains(uid) {
                 known.send_replace(Update::Vanished);
             }
         }
         for (uid, dir) in PodDir::all(&self.context.state_dir) {
-            if self.listed.contains(&uid) || self.known.contains_key(&uid) {
+            if listed.contains(&uid) || self.known.contains_key(&uid) {
                 continue;
             }
             let shutdown = self.shutdown.clone();

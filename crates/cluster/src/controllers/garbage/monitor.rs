@@ -6,22 +6,18 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    pin::pin,
     sync::Arc,
     time::Duration,
 };
 
-use futures::StreamExt;
 use kube::{
     Api, Client, Resource,
     core::{DynamicObject, PartialObjectMeta},
     discovery::verbs,
-    runtime::{
-        WatchStreamExt,
-        watcher::{self, Event},
-    },
 };
 use parking_lot::Mutex;
+use reconcile::queue::Queue;
+use reconcile::watch::{Cache, Change, Difference, Differences, Update, Watch};
 use tokio::{
     sync::{Notify, watch},
     task::JoinSet,
@@ -32,10 +28,8 @@ use tracing::{debug, warn};
 
 use super::{Graph, Object};
 use crate::controllers::{
-    cache::Change,
     caches::{Caches, each},
     kinds::{ServedKind, discover, is_event},
-    queue::Queue,
 };
 
 const PERIOD: Duration = Duration::from_secs(30);
@@ -65,7 +59,7 @@ type Running = HashMap<(String, String), (Arc<ServedKind>, CancellationToken)>;
 pub(crate) fn follow_shared(caches: &Caches) -> Monitors {
     let mut shared = HashSet::new();
     let graph = Arc::new(Mutex::new(Graph::default()));
-    let queue = Queue::new();
+    let queue = Queue::default();
     each!(caches, |cache| {
         let kind = kind_in(cache);
         shared.insert((kind.resource.group.clone(), kind.resource.kind.clone()));
@@ -82,9 +76,7 @@ pub(crate) fn follow_shared(caches: &Caches) -> Monitors {
     }
 }
 
-fn kind_in<K: Resource<DynamicType = ()>>(
-    _: &crate::controllers::cache::Cache<K>,
-) -> Arc<ServedKind> {
+fn kind_in<K: Resource<DynamicType = ()>>(_: &Cache<K>) -> Arc<ServedKind> {
     Arc::new(ServedKind::of::<K>())
 }
 
@@ -199,39 +191,21 @@ impl Monitors {
 
     async fn follow_kind(self, client: Client, kind: Arc<ServedKind>, stop: CancellationToken) {
         let api: Api<PartialObjectMeta<DynamicObject>> = Api::all_with(client, &kind.resource);
-        let events = watcher::watcher(api, watcher::Config::default());
-        let events = events.default_backoff().take_until(stop.cancelled_owned());
-        let mut events = pin!(events);
+        let mut watch = Watch::all(api, stop);
         let is_definition = kind.is("apiextensions.k8s.io", "CustomResourceDefinition");
-        let mut listed: HashSet<String> = HashSet::new();
-        let mut is_first = true;
-        while let Some(event) = events.next().await {
+        let (mut differences, mut is_first) = (Differences::default(), true);
+        while let Some(update) = watch.next().await {
             // A list may hold definitions that have come since the kinds were asked for.
-            let is_news = matches!(event, Ok(Event::Apply(_) | Event::Delete(_) | Event::InitDone));
-            match event {
-                Ok(Event::Init) => listed.clear(),
-                Ok(Event::InitApply(object)) => {
-                    listed.insert(object.metadata.uid.clone().unwrap_or_default());
-                    self.observe(&kind, &object);
-                }
-                Ok(Event::InitDone) => {
-                    let known = self.graph.lock().of_kind(&kind);
-                    self.forget(known.into_iter().filter(|uid| !listed.contains(uid)).collect());
-                    listed = HashSet::new();
-                    if std::mem::take(&mut is_first) {
-                        self.one_listed();
-                    }
-                }
-                Ok(Event::Apply(object)) => self.observe(&kind, &object),
-                Ok(Event::Delete(object)) => {
-                    self.forget(vec![object.metadata.uid.unwrap_or_default()]);
-                }
-                Err(error) => {
-                    debug!(kind = kind.full_name(), %error, "watch interrupted; will start again");
-                }
-            }
-            if is_definition && is_news {
+            if is_definition && !matches!(update, Update::Relist | Update::Refused(_)) {
                 self.changed.notify_one();
+            }
+            let is_listed = matches!(update, Update::Listed);
+            differences.take(update, |difference| match difference {
+                Difference::Applied(object) => self.observe(&kind, &object),
+                Difference::Gone(id) => self.forget(vec![id.uid]),
+            });
+            if is_listed && std::mem::take(&mut is_first) {
+                self.one_listed();
             }
         }
         if is_first {

@@ -102,7 +102,7 @@ fn a_pod_starts_after_its_delay_and_ends_after_its_time() {
     let script = json!({"metadata": {"annotations": {
         "tidepool.io/hollow-start-seconds": "3", "tidepool.io/hollow-run-seconds": "5",
     }}});
-    fleet.take(watcher::Event::Apply(pod(script)), at(0));
+    fleet.take(Update::Applied(pod(script)), at(0));
     assert_eq!(play(&mut fleet, at(2)), []);
     assert_eq!(play(&mut fleet, at(3)), [Write::Run(uid())]);
     assert_eq!(play(&mut fleet, at(7)), []);
@@ -117,7 +117,7 @@ fn a_pod_that_restarts_always_never_ends() {
         "metadata": {"annotations": {"tidepool.io/hollow-run-seconds": "5"}},
         "spec": {"restartPolicy": "Always"},
     });
-    fleet.take(watcher::Event::Apply(pod(script)), at(0));
+    fleet.take(Update::Applied(pod(script)), at(0));
     assert_eq!(play(&mut fleet, at(99)), [Write::Run(uid())]);
 }
 
@@ -128,9 +128,9 @@ fn a_running_pod_found_at_the_start_goes_on() {
         "metadata": {"annotations": {"tidepool.io/hollow-run-seconds": "60"}},
         "status": {"phase": "Running", "startTime": "2027-01-15T08:00:00Z"},
     });
-    fleet.take(watcher::Event::Init, at(20));
-    fleet.take(watcher::Event::InitApply(pod(running)), at(20));
-    fleet.take(watcher::Event::InitDone, at(20));
+    fleet.take(Update::Relist, at(20));
+    fleet.take(Update::Applied(pod(running)), at(20));
+    fleet.take(Update::Listed, at(20));
     assert_eq!(play(&mut fleet, at(59)), []);
     assert_eq!(play(&mut fleet, at(60)), [Write::Finish(uid())]);
 }
@@ -138,12 +138,12 @@ fn a_running_pod_found_at_the_start_goes_on() {
 #[test]
 fn a_deleted_pod_is_confirmed_once() {
     let mut fleet = fleet(1);
-    fleet.take(watcher::Event::Apply(pod(json!({}))), at(0));
+    fleet.take(Update::Applied(pod(json!({}))), at(0));
     play(&mut fleet, at(1));
-    fleet.take(watcher::Event::Apply(deleted(json!({}))), at(2));
-    fleet.take(watcher::Event::Apply(deleted(json!({}))), at(2));
+    fleet.take(Update::Applied(deleted(json!({}))), at(2));
+    fleet.take(Update::Applied(deleted(json!({}))), at(2));
     assert_eq!(play(&mut fleet, at(2)), [Write::Delete(uid())]);
-    fleet.take(watcher::Event::Delete(deleted(json!({}))), at(3));
+    fleet.take(Update::Deleted(deleted(json!({}))), at(3));
     assert!(fleet.pods.is_empty());
 }
 
@@ -151,36 +151,36 @@ fn a_deleted_pod_is_confirmed_once() {
 fn a_pod_somebody_waits_for_says_that_it_ended_first() {
     let mut fleet = fleet(1);
     let held = json!({"metadata": {"finalizers": ["batch.kubernetes.io/job-tracking"]}});
-    fleet.take(watcher::Event::Apply(pod(held.clone())), at(0));
+    fleet.take(Update::Applied(pod(held.clone())), at(0));
     play(&mut fleet, at(1));
-    fleet.take(watcher::Event::Apply(deleted(held)), at(2));
+    fleet.take(Update::Applied(deleted(held)), at(2));
     assert_eq!(play(&mut fleet, at(2)), [Write::Abort(uid()), Write::Delete(uid())]);
 }
 
 #[test]
 fn a_pod_deleted_before_it_started_never_runs() {
     let mut fleet = fleet(1);
-    fleet.take(watcher::Event::Apply(pod(json!({}))), at(0));
-    fleet.take(watcher::Event::Apply(deleted(json!({}))), at(0));
+    fleet.take(Update::Applied(pod(json!({}))), at(0));
+    fleet.take(Update::Applied(deleted(json!({}))), at(0));
     assert_eq!(play(&mut fleet, at(60)), [Write::Delete(uid())]);
 }
 
 #[test]
 fn pods_of_other_nodes_and_finished_ones_are_left_alone() {
     let mut fleet = fleet(1);
-    fleet.take(watcher::Event::Apply(pod(json!({"spec": {"nodeName": "n1"}}))), at(0));
-    fleet.take(watcher::Event::Apply(pod(json!({"spec": {"nodeName": ""}}))), at(0));
-    fleet.take(watcher::Event::Apply(pod(json!({"status": {"phase": "Failed"}}))), at(0));
+    fleet.take(Update::Applied(pod(json!({"spec": {"nodeName": "n1"}}))), at(0));
+    fleet.take(Update::Applied(pod(json!({"spec": {"nodeName": ""}}))), at(0));
+    fleet.take(Update::Applied(pod(json!({"status": {"phase": "Failed"}}))), at(0));
     assert_eq!(play(&mut fleet, at(60)), []);
-    fleet.take(watcher::Event::Init, at(60));
-    fleet.take(watcher::Event::InitDone, at(60));
+    fleet.take(Update::Relist, at(60));
+    fleet.take(Update::Listed, at(60));
     assert!(fleet.pods.is_empty(), "what is not listed any more is forgotten");
 }
 
 #[test]
 fn renewals_go_first() {
     let mut fleet = fleet(1);
-    fleet.take(watcher::Event::Apply(pod(json!({}))), at(0));
+    fleet.take(Update::Applied(pod(json!({}))), at(0));
     assert_eq!(fleet.next(at(10)), Some(Write::Lease { node: 0, is_new: false }));
     assert_eq!(fleet.next(at(10)), Some(Write::Run(uid())));
 }

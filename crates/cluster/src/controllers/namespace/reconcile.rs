@@ -5,23 +5,23 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, NamespaceStatus};
 use kube::{
-    Api, Resource,
-    api::{DeleteParams, ListParams, Patch, PostParams},
+    Resource, ResourceExt,
+    api::{DeleteParams, ListParams, PostParams},
     core::{DynamicObject, ObjectList, PartialObjectMeta},
     discovery::verbs,
 };
+use reconcile::drive::Controller;
+use reconcile::key::{Key, ObjectVersion};
+use reconcile::queue::{Next, Queue};
+use reconcile::write::{WriteError, Writer, missing_is_fine};
 use tracing::{debug, info};
 
 use super::{Remaining, Survey, is_ours, plan};
 use crate::{
     controllers::{
+        Tools,
         caches::Caches,
-        drive::{Controller, Next},
-        key::{Key, Seen},
         kinds::{ServedKind, discover},
-        merge,
-        queue::Queue,
-        writer::{SyncError, Writer, name},
     },
     well_known::NAMESPACE_FINALIZER,
 };
@@ -35,15 +35,15 @@ pub(crate) struct Namespaces {
 }
 
 impl Namespaces {
-    pub(crate) fn new(caches: &Caches, writer: Writer) -> (Self, Queue<Key>) {
-        let queue = Queue::new();
+    pub(crate) fn new(Tools { caches, writer, .. }: Tools) -> (Self, Queue<Key>) {
+        let queue = Queue::default();
         let keys = queue.clone();
         caches.namespaces.subscribe(move |change| {
             if let Some(namespace) = change.after.as_ref().filter(|namespace| is_ours(namespace)) {
                 keys.add(Key::of(&**namespace));
             }
         });
-        (Self { caches: caches.clone(), writer }, queue)
+        (Self { caches, writer }, queue)
     }
 
     /// Deletes what is there and says what remains: pods alone first, then the rest.
@@ -92,7 +92,7 @@ impl Namespaces {
             return Ok(None);
         }
         let unmarked = found.items.iter().filter(|item| item.metadata.deletion_timestamp.is_none());
-        let unmarked: Vec<_> = unmarked.map(name).collect();
+        let unmarked: Vec<_> = unmarked.map(ResourceExt::name_any).collect();
         if unmarked.is_empty() {
             return Ok(remaining(kind, &found));
         }
@@ -110,45 +110,23 @@ impl Namespaces {
         Ok(remaining(kind, &api.list_metadata(&all).await?))
     }
 
-    async fn write(
+    /// Takes our finalizer away, which ends the namespace unless somebody else has one.
+    async fn finalize(
         &self,
         namespace: &Namespace,
-        status: &NamespaceStatus,
-    ) -> Result<Seen, SyncError> {
-        let seen = Seen::of(namespace);
-        let Some(patch) = merge::status(&seen, namespace.status.as_ref(), status) else {
-            return Ok(seen);
-        };
-        let params = self.writer.patch_params();
-        let patched = self.api().patch_status(&seen.key.name, &params, &Patch::Merge(&patch)).await;
-        let patched = patched.map_err(|source| error("patch the status of", &seen.key, source))?;
-        Ok(Seen::of(&patched))
-    }
-
-    /// Takes our finalizer away, which ends the namespace unless somebody else has one.
-    async fn finalize(&self, namespace: &Namespace, seen: &Seen) -> Result<(), SyncError> {
+        seen: &ObjectVersion,
+    ) -> Result<(), WriteError> {
         info!(namespace = seen.key.name, "namespace is empty");
         let mut last = namespace.clone();
         last.metadata.resource_version = Some(seen.version.clone());
         if let Some(finalizers) = last.spec.get_or_insert_default().finalizers.as_mut() {
             finalizers.retain(|finalizer| finalizer != NAMESPACE_FINALIZER);
         }
-        let params = PostParams::default();
-        let ended =
-            self.api().replace_subresource("finalize", &seen.key.name, &params, &last).await;
-        match ended.map_err(|source| error("finalize", &seen.key, source)) {
-            Err(error) if error.is_missing() => Ok(()),
-            other => other.map(drop),
-        }
+        let (api, params) = (self.writer.api::<Namespace>(&seen.key), PostParams::default());
+        let ending = api.replace_subresource("finalize", &seen.key.name, &params, &last);
+        let kind = Namespace::kind(&());
+        missing_is_fine(self.writer.send("finalize", &kind, &seen.key, ending).await).map(drop)
     }
-
-    fn api(&self) -> Api<Namespace> {
-        Api::all(self.writer.client.clone())
-    }
-}
-
-fn error(verb: &'static str, key: &Key, source: kube::Error) -> SyncError {
-    SyncError::new(verb, &Namespace::kind(&()), key, source)
 }
 
 type Found = ObjectList<PartialObjectMeta<DynamicObject>>;
@@ -167,7 +145,7 @@ impl Controller for Namespaces {
 
     const NAME: &'static str = "namespace-controller";
 
-    async fn reconcile(&mut self, key: &Key, now: Timestamp) -> Result<Next, SyncError> {
+    async fn reconcile(&mut self, key: &Key, now: Timestamp) -> Result<Next, WriteError> {
         let namespace = self.caches.namespaces.get(key).filter(|namespace| is_ours(namespace));
         let Some(namespace) = namespace else { return Ok(Next::Settled) };
         let survey = self.empty(&key.name).await;
@@ -177,13 +155,15 @@ impl Controller for Namespaces {
             phase: Some("Terminating".into()),
             conditions: Some(plan.conditions),
         };
-        let seen = self.write(&namespace, &status).await?;
+        let written =
+            self.writer.write_status(&*namespace, namespace.status.as_ref(), &status).await?;
+        let seen = ObjectVersion::of(written.as_ref().unwrap_or(&*namespace));
         if plan.is_done {
             self.finalize(&namespace, &seen).await?;
         }
         Ok(match Next::at(plan.recheck, now) {
-            Next::Settled => Next::Settled,
             Next::After(delay) => Next::After(delay.max(SHORTEST_PAUSE)),
+            other => other,
         })
     }
 }

@@ -5,32 +5,35 @@ use std::collections::HashMap;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use kube::api::DeleteParams;
+use reconcile::clock::stamp;
+use reconcile::drive::Controller;
+use reconcile::key::{Key, ObjectVersion, uid};
+use reconcile::merge::precondition;
+use reconcile::queue::{Next, Queue};
+use reconcile::record::Recorder;
+use reconcile::write::{WriteError, Writer, missing_is_fine};
 use serde_json::json;
 use tracing::info;
 
 use super::{Verdict, verdict};
 use crate::controllers::{
+    Tools,
     caches::Caches,
-    clock::stamp,
-    drive::{Controller, Next},
-    key::{Key, Seen, uid},
     pod::{PodFacts, with_condition},
-    queue::Queue,
-    writer::{SyncError, Writer},
 };
 
 pub(crate) struct Evictions {
     caches: Caches,
     writer: Writer,
+    events: Recorder,
     /// When a pod was first seen on a tainted node, and its id.
     noticed: HashMap<Key, (String, Timestamp)>,
 }
 
 impl Evictions {
-    pub(crate) fn new(caches: &Caches, writer: Writer) -> (Self, Queue<Key>) {
-        let queue = Queue::new();
-        let keys = queue.clone();
-        let nodes = caches.nodes.clone();
+    pub(crate) fn new(Tools { caches, writer, events }: Tools) -> (Self, Queue<Key>) {
+        let queue = Queue::default();
+        let (keys, nodes) = (queue.clone(), caches.nodes.clone());
         caches.pods.subscribe(move |change| {
             let Some(pod) = change.latest() else { return };
             let node = pod.node().and_then(|node| nodes.get(&Key::new("", node)));
@@ -42,8 +45,7 @@ impl Evictions {
                 keys.add(Key::of(&**pod));
             }
         });
-        let keys = queue.clone();
-        let pods = caches.pods.clone();
+        let (keys, all) = (queue.clone(), caches.clone());
         caches.nodes.subscribe(move |change| {
             let taints = |node: &std::sync::Arc<k8s_openapi::api::core::v1::Node>| {
                 node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default()
@@ -52,17 +54,17 @@ impl Evictions {
             let Some(node) = change.after.as_ref().filter(|node| taints(node) != before) else {
                 return;
             };
-            for pod in pods.tagged(node.metadata.name.as_deref().unwrap_or_default()) {
+            for pod in all.pods_on(node.metadata.name.as_deref().unwrap_or_default()) {
                 keys.add(Key::of(&*pod));
             }
         });
-        (Self { caches: caches.clone(), writer, noticed: HashMap::new() }, queue)
+        (Self { caches, writer, events, noticed: HashMap::new() }, queue)
     }
 
-    async fn evict(&self, pod: &Pod, now: Timestamp) -> Result<(), SyncError> {
+    async fn evict(&self, pod: &Pod, now: Timestamp) -> Result<(), WriteError> {
         let key = Key::of(pod);
         info!(pod = %key, node = pod.node(), "evicting a pod: it does not tolerate its node's taint");
-        self.writer.normal(pod, "TaintManagerEviction", format!("Marking for deletion Pod {key}"));
+        self.events.normal(pod, "TaintManagerEviction", format!("Marking for deletion Pod {key}"));
         let condition = PodCondition {
             type_: "DisruptionTarget".into(),
             status: "True".into(),
@@ -71,15 +73,14 @@ impl Evictions {
             last_transition_time: Some(stamp(now)),
             ..PodCondition::default()
         };
-        let seen = Seen::of(pod);
-        let metadata = crate::controllers::merge::precondition(&seen);
+        let seen = ObjectVersion::of(pod);
+        let metadata = precondition(&seen);
         let conditions = with_condition(pod, condition);
         let patch = json!({ "metadata": metadata, "status": { "conditions": conditions } });
-        match self.writer.patch_status::<Pod>(&key, &patch).await {
-            Err(error) if error.is_missing() => return Ok(()),
-            other => other?,
-        };
-        self.writer.delete::<Pod>(&seen, DeleteParams::default()).await
+        if missing_is_fine(self.writer.patch_status::<Pod>(&key, &patch).await)?.is_none() {
+            return Ok(());
+        }
+        self.writer.delete_exactly::<Pod>(&seen, DeleteParams::default()).await
     }
 }
 
@@ -88,7 +89,7 @@ impl Controller for Evictions {
 
     const NAME: &'static str = "taint-eviction-controller";
 
-    async fn reconcile(&mut self, key: &Key, now: Timestamp) -> Result<Next, SyncError> {
+    async fn reconcile(&mut self, key: &Key, now: Timestamp) -> Result<Next, WriteError> {
         let pod = self.caches.pods.get(key);
         let on = pod.as_ref().and_then(|pod| pod.node());
         let node = on.and_then(|node| self.caches.nodes.get(&Key::new("", node)));

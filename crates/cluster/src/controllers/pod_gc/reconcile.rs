@@ -5,19 +5,20 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod, PodCondition};
 use kube::{Api, Resource, api::DeleteParams};
+use reconcile::clock::stamp;
+use reconcile::drive::Controller;
+use reconcile::key::{Key, ObjectVersion};
+use reconcile::merge::precondition;
+use reconcile::queue::{Next, Queue};
+use reconcile::write::{WriteError, Writer, missing_is_fine};
 use serde_json::json;
 use tracing::info;
 
 use super::{FINISHED_LIMIT, Missing, Why, plan};
 use crate::controllers::{
+    Tools,
     caches::Caches,
-    clock::stamp,
-    drive::{Controller, Next},
-    key::{Key, Seen},
-    merge,
     pod::{PodFacts, with_condition},
-    queue::Queue,
-    writer::{SyncError, Writer},
 };
 
 const PERIOD: Duration = Duration::from_secs(20);
@@ -39,24 +40,22 @@ impl fmt::Display for AllPods {
 }
 
 impl PodGarbage {
-    pub(crate) fn new(caches: &Caches, writer: Writer) -> (Self, Queue<AllPods>) {
-        let queue = Queue::new();
+    pub(crate) fn new(Tools { caches, writer, .. }: Tools) -> (Self, Queue<AllPods>) {
+        let queue = Queue::default();
         queue.add(AllPods);
-        (Self { caches: caches.clone(), writer, missing: Missing::new() }, queue)
+        (Self { caches, writer, missing: Missing::new() }, queue)
     }
 
     /// Asks the server itself: the cache may not have seen a new node yet.
-    async fn is_gone(&self, node: &str) -> Result<bool, SyncError> {
+    async fn is_gone(&self, node: &str) -> Result<bool, WriteError> {
         let api: Api<Node> = Api::all(self.writer.client.clone());
-        let found = api.get_metadata_opt(node).await;
-        let found = found.map_err(|source| {
-            SyncError::new("get", &Node::kind(&()), &Key::new("", node), source)
-        })?;
+        let (kind, key) = (Node::kind(&()), Key::new("", node));
+        let found = self.writer.ask("get", &kind, &key, api.get_metadata_opt(node)).await?;
         Ok(found.is_none())
     }
 
-    async fn remove(&self, pod: &Pod, why: Why, now: Timestamp) -> Result<(), SyncError> {
-        let (key, mut seen) = (Key::of(pod), Seen::of(pod));
+    async fn remove(&self, pod: &Pod, why: Why, now: Timestamp) -> Result<(), WriteError> {
+        let (key, mut seen) = (Key::of(pod), ObjectVersion::of(pod));
         info!(pod = %key, ?why, "removing a pod that nobody else would");
         if let Some(message) = why.message().filter(|_| !pod.is_finished()) {
             let condition = PodCondition {
@@ -68,13 +67,13 @@ impl PodGarbage {
                 ..PodCondition::default()
             };
             let status = json!({ "phase": "Failed", "conditions": with_condition(pod, condition) });
-            let patch = json!({ "metadata": merge::precondition(&seen), "status": status });
-            match self.writer.patch_status::<Pod>(&key, &patch).await {
-                Err(error) if error.is_missing() => return Ok(()),
-                other => seen = Seen::of(&other?),
+            let patch = json!({ "metadata": precondition(&seen), "status": status });
+            match missing_is_fine(self.writer.patch_status::<Pod>(&key, &patch).await)? {
+                Some(written) => seen = ObjectVersion::of(&written),
+                None => return Ok(()),
             }
         }
-        self.writer.delete::<Pod>(&seen, DeleteParams::default().grace_period(0)).await
+        self.writer.delete_exactly::<Pod>(&seen, DeleteParams::default().grace_period(0)).await
     }
 }
 
@@ -83,7 +82,7 @@ impl Controller for PodGarbage {
 
     const NAME: &'static str = "pod-garbage-collector";
 
-    async fn reconcile(&mut self, _: &AllPods, now: Timestamp) -> Result<Next, SyncError> {
+    async fn reconcile(&mut self, _: &AllPods, now: Timestamp) -> Result<Next, WriteError> {
         let (pods, nodes) = (self.caches.pods.all(), self.caches.nodes.all());
         let plan = plan(&pods, &nodes, &self.missing, FINISHED_LIMIT, now);
         self.missing = plan.missing;

@@ -4,43 +4,43 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use kube::{
-    Client,
-    api::{DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy},
-};
+use kube::api::{DeleteParams, Patch, Preconditions, PropagationPolicy};
+use reconcile::drive::Controller;
+use reconcile::key::Key;
+use reconcile::queue::Next;
+use reconcile::write::{WriteError, Writer, missing_is_fine};
 use serde_json::{Value, json};
 use tracing::{debug, info};
 
 use super::{Action, Monitors, Object, Observed, Standing, Why, awaits_dependents, plan};
-use crate::controllers::{
-    drive::{Controller, Next},
-    key::Key,
-    kinds::ServedKind,
-    writer::SyncError,
-};
+use crate::controllers::kinds::ServedKind;
 
 /// When to look again for an owner whose kind is not known.
 const UNRESOLVABLE_PAUSE: Duration = Duration::from_secs(30);
-const MANAGER: &str = "garbage-collector";
 
 pub(crate) struct Garbage {
-    client: Client,
+    writer: Writer,
     monitors: Monitors,
 }
 
 impl Garbage {
-    pub(crate) fn new(client: Client, monitors: Monitors) -> Self {
-        Self { client, monitors }
+    pub(crate) fn new(writer: Writer, monitors: Monitors) -> Self {
+        Self { writer, monitors }
     }
 
-    async fn read(&self, kind: &ServedKind, key: &Key) -> Result<Option<ObjectMeta>, SyncError> {
-        let found = kind.api(&self.client, &key.namespace).get_metadata_opt(&key.name).await;
-        let found = found.map_err(|e| SyncError::new("get", &kind.resource.kind, key, e))?;
+    async fn read(&self, kind: &ServedKind, key: &Key) -> Result<Option<ObjectMeta>, WriteError> {
+        let api = kind.api(&self.writer.client, &key.namespace);
+        let reading = api.get_metadata_opt(&key.name);
+        let found = self.writer.ask("get", &kind.resource.kind, key, reading).await?;
         Ok(found.map(|found| found.metadata))
     }
 
     /// How an owner fares. Its kind may be served in another version than the reference says.
-    async fn standing(&self, item: &Object, owner: &OwnerReference) -> Result<Standing, SyncError> {
+    async fn standing(
+        &self,
+        item: &Object,
+        owner: &OwnerReference,
+    ) -> Result<Standing, WriteError> {
         let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
         let kinds = self.monitors.kinds.lock().clone();
         let Some(kind) = kinds.iter().find(|kind| kind.is(group, &owner.kind)) else {
@@ -63,7 +63,7 @@ impl Garbage {
         item: &Object,
         meta: &ObjectMeta,
         action: &Action,
-    ) -> Result<ObjectMeta, SyncError> {
+    ) -> Result<ObjectMeta, WriteError> {
         let owners = || meta.owner_references.clone().unwrap_or_default();
         match action {
             Action::Delete(policy) => {
@@ -94,7 +94,7 @@ impl Garbage {
         }
     }
 
-    async fn orphan_dependents(&self, owner: &str) -> Result<(), SyncError> {
+    async fn orphan_dependents(&self, owner: &str) -> Result<(), WriteError> {
         let dependents: Vec<_> = {
             let graph = self.monitors.graph.lock();
             let ids = graph.dependents(owner);
@@ -105,10 +105,7 @@ impl Garbage {
             let live = live.filter(|live| live.uid.as_deref() == Some(dependent.uid.as_str()));
             let Some(live) = live else { continue };
             let drop = Action::DropOwners(vec![owner.to_owned()]);
-            match Box::pin(self.act(&dependent, &live, &drop)).await {
-                Err(error) if error.is_missing() => {}
-                other => std::mem::drop(other?),
-            }
+            missing_is_fine(Box::pin(self.act(&dependent, &live, &drop)).await)?;
         }
         Ok(())
     }
@@ -119,18 +116,17 @@ impl Garbage {
         meta: &ObjectMeta,
         field: &str,
         value: Value,
-    ) -> Result<ObjectMeta, SyncError> {
+    ) -> Result<ObjectMeta, WriteError> {
         let patch = json!({ "metadata": {
             "uid": item.uid,
             "resourceVersion": meta.resource_version,
             field: value,
         } });
-        let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
-        let api = item.kind.api(&self.client, &item.key.namespace);
-        let patched = api.patch_metadata(&item.key.name, &params, &Patch::Merge(&patch)).await;
+        let (params, patch) = (self.writer.patch_params(), Patch::Merge(&patch));
+        let api = item.kind.api(&self.writer.client, &item.key.namespace);
+        let patching = api.patch_metadata(&item.key.name, &params, &patch);
         let kind = &item.kind.resource.kind;
-        let patched = patched.map_err(|source| SyncError::new("patch", kind, &item.key, source))?;
-        Ok(patched.metadata)
+        Ok(self.writer.send("patch", kind, &item.key, patching).await?.metadata)
     }
 
     /// Deletes exactly what was read.
@@ -139,7 +135,7 @@ impl Garbage {
         item: &Object,
         meta: &ObjectMeta,
         policy: &PropagationPolicy,
-    ) -> Result<(), SyncError> {
+    ) -> Result<(), WriteError> {
         let kind = &item.kind.resource.kind;
         info!(kind, object = %item.key, ?policy, "deleting an object without owners");
         let params = DeleteParams {
@@ -150,21 +146,18 @@ impl Garbage {
             }),
             ..DeleteParams::default()
         };
-        match item.kind.api(&self.client, &item.key.namespace).delete(&item.key.name, &params).await
-        {
-            Ok(_) => Ok(()),
-            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-            Err(source) => Err(SyncError::new("delete", kind, &item.key, source)),
-        }
+        let api = item.kind.api(&self.writer.client, &item.key.namespace);
+        let deleting = api.delete(&item.key.name, &params);
+        missing_is_fine(self.writer.send("delete", kind, &item.key, deleting).await).map(drop)
     }
 }
 
 impl Controller for Garbage {
     type Key = String;
 
-    const NAME: &'static str = MANAGER;
+    const NAME: &'static str = "garbage-collector";
 
-    async fn reconcile(&mut self, uid: &String, _now: Timestamp) -> Result<Next, SyncError> {
+    async fn reconcile(&mut self, uid: &String, _now: Timestamp) -> Result<Next, WriteError> {
         let (item, dependents) = {
             let graph = self.monitors.graph.lock();
             let Some(item) = graph.get(uid).cloned() else { return Ok(Next::Settled) };

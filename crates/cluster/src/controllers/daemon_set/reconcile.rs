@@ -8,27 +8,28 @@ use std::{
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{
-    apps::v1::{ControllerRevision, DaemonSet, DaemonSetStatus},
+    apps::v1::{ControllerRevision, DaemonSet},
     core::v1::{Node, Pod},
 };
 use kube::{api::DeleteParams, core::Selector};
+use reconcile::drive::Controller;
+use reconcile::key::{Key, ObjectVersion};
+use reconcile::queue::{Next, Queue};
+use reconcile::watch::Change;
+use reconcile::write::WriteError;
 use tracing::debug;
 
 use super::{Observed, Plan, View, Why, nodes, plan};
 use crate::{
     controllers::{
-        cache::Change,
+        Tools,
         caches::Caches,
-        claim::{Owner, claim, selects, workload_selector},
-        drive::{Controller, Next},
-        expectations::{Expectations, LOOK_AGAIN},
-        key::{Key, Seen},
-        merge,
-        owners::{enqueue_owner, selecting},
-        queue::Queue,
+        claim::{Owner, settle},
+        expectations::LOOK_AGAIN,
+        owners::{Workload, controllers, wake_owners},
+        pods::PodWriter,
         revision::{self, Subject},
         revisions::{self, Outcome},
-        writer::{SyncError, Writer, name},
     },
     well_known::CONTROLLER_REVISION_HASH,
 };
@@ -39,8 +40,7 @@ const AFTER_COLLISION: Duration = Duration::from_millis(20);
 
 pub(crate) struct DaemonSets {
     caches: Caches,
-    writer: Writer,
-    expectations: Expectations<Key>,
+    pods: PodWriter,
     pauses: Pauses,
 }
 
@@ -67,40 +67,20 @@ impl Pauses {
 }
 
 impl DaemonSets {
-    pub(crate) fn new(caches: &Caches, writer: Writer) -> (Self, Queue<Key>) {
-        let queue = Queue::new();
+    pub(crate) fn new(Tools { caches, writer, events }: Tools) -> (Self, Queue<Key>) {
+        let queue = Queue::default();
+        wake_owners(&caches.daemon_sets, &caches.pods, &queue, |key| key);
         let keys = queue.clone();
-        caches.daemon_sets.subscribe(move |change| {
-            if let Some(set) = change.latest() {
-                keys.add(Key::of(&**set));
-            }
+        caches.revisions.subscribe(move |change| {
+            controllers("DaemonSet", change).for_each(|key| keys.add(key));
         });
-        let keys = queue.clone();
-        let sets = caches.daemon_sets.clone();
-        caches.pods.subscribe(move |change| {
-            enqueue_owner(&keys, "DaemonSet", change);
-            for key in selecting(&sets, change, selector) {
-                keys.add(key);
-            }
-        });
-        let keys = queue.clone();
-        caches.revisions.subscribe(move |change| enqueue_owner(&keys, "DaemonSet", change));
-        let keys = queue.clone();
-        let sets = caches.daemon_sets.clone();
+        let (keys, sets) = (queue.clone(), caches.daemon_sets.clone());
         caches.nodes.subscribe(move |change| {
             if decides_placement(change) {
-                for set in sets.all() {
-                    keys.add(Key::of(&*set));
-                }
+                sets.all().iter().for_each(|set| keys.add(Key::of(&**set)));
             }
         });
-        let this = Self {
-            caches: caches.clone(),
-            writer,
-            expectations: Expectations::new(),
-            pauses: Pauses::default(),
-        };
-        (this, queue)
+        (Self { caches, pods: PodWriter::new(writer, events), pauses: Pauses::default() }, queue)
     }
 
     /// The set's pods and revisions, adopted and released as needed.
@@ -108,63 +88,46 @@ impl DaemonSets {
         &self,
         set: &DaemonSet,
         selector: &Selector,
-    ) -> Result<(Vec<Arc<Pod>>, Vec<Arc<ControllerRevision>>), SyncError> {
-        let owner = Owner::of(set);
+    ) -> Result<(Vec<Arc<Pod>>, Vec<Arc<ControllerRevision>>), WriteError> {
+        let (writer, owner) = (&self.pods.writer, Owner::of(set));
         let namespace = &owner.key.namespace;
         let pods = self.caches.pods.controlled_by(&owner.uid).into_iter();
         let pods = pods.chain(self.caches.pods.uncontrolled(namespace));
-        let pods = claim(&owner, pods, |pod| selects(selector, pod));
-        let pods = self.writer.settle::<DaemonSet, Pod>(&owner, pods).await?;
+        let pods = settle::<DaemonSet, Pod>(writer, &owner, selector, pods).await?;
         let kept = self.caches.revisions.controlled_by(&owner.uid).into_iter();
         let kept = kept.chain(self.caches.revisions.uncontrolled(namespace));
-        let kept = claim(&owner, kept, |revision| selects(selector, revision));
-        let kept = self.writer.settle::<DaemonSet, ControllerRevision>(&owner, kept).await?;
+        let kept = settle::<DaemonSet, ControllerRevision>(writer, &owner, selector, kept).await?;
         Ok((pods, kept))
     }
 
-    async fn act(&mut self, view: &View<'_>, plan: &Plan, now: Timestamp) -> Option<SyncError> {
+    async fn act(&mut self, view: &View<'_>, plan: &Plan, now: Timestamp) -> Option<WriteError> {
         let set = view.observed.set;
         let owner = Owner::of(set);
         for (pod, why) in &plan.delete {
             let node = super::target(pod).unwrap_or_default();
-            let pod = name(&**pod);
+            let pod = Key::of(&**pod);
             match why {
                 Why::Failed => {
                     self.pauses.failed(&owner.key, node, now);
-                    let message = format!(
-                        "Found failed daemon pod {}/{pod} on node {node}, will try to kill it",
-                        owner.key.namespace
+                    let text = format!(
+                        "Found failed daemon pod {pod} on node {node}, will try to kill it"
                     );
-                    self.writer.warning(set, "FailedDaemonPod", message);
+                    self.pods.events.warning(set, "FailedDaemonPod", text);
                 }
                 Why::Succeeded => {
-                    let message = format!(
-                        "Found succeeded daemon pod {}/{pod} on node {node}, will try to delete it",
-                        owner.key.namespace
+                    let text = format!(
+                        "Found succeeded daemon pod {pod} on node {node}, will try to delete it"
                     );
-                    self.writer.normal(set, "SucceededDaemonPod", message);
+                    self.pods.events.normal(set, "SucceededDaemonPod", text);
                 }
-                _ => debug!(object = %owner.key, pod, ?why, "replacing a daemon pod"),
+                _ => debug!(object = %owner.key, %pod, ?why, "replacing a daemon pod"),
             }
         }
         let pods: Vec<_> = plan.create.iter().map(|node| nodes::pod(view, &owner, node)).collect();
-        let created = self.writer.create_all(&pods).await;
-        for pod in &created.done {
-            self.expectations.created(&owner.key, pod, now);
-            self.writer.normal(set, "SuccessfulCreate", format!("Created pod: {}", name(pod)));
-        }
-        if let Some(error) = &created.error {
-            let message = format!("Error creating: {}", error.message());
-            self.writer.warning(set, "FailedCreate", message);
-        }
+        let created = self.pods.create(set, &pods, now).await;
         let victims: Vec<_> = plan.delete.iter().map(|(pod, _)| pod.clone()).collect();
-        let deleted = self.writer.delete_all(&victims).await;
-        for pod in &deleted.done {
-            self.expectations.deleted(&owner.key, &**pod, now);
-            let message = format!("Deleted pod: {}", name(&**pod));
-            self.writer.normal(set, "SuccessfulDelete", message);
-        }
-        created.error.or(deleted.error)
+        let deleted = self.pods.delete(set, &victims, now).await;
+        created.and(deleted).err()
     }
 
     async fn trim(
@@ -173,7 +136,7 @@ impl DaemonSets {
         pods: &[Arc<Pod>],
         kept: &[Arc<ControllerRevision>],
         present: &str,
-    ) -> Result<(), SyncError> {
+    ) -> Result<(), WriteError> {
         let limit = set.spec.as_ref().and_then(|spec| spec.revision_history_limit).unwrap_or(10);
         let used: BTreeSet<_> = pods
             .iter()
@@ -186,27 +149,13 @@ impl DaemonSets {
         };
         for revision in revision::surplus(kept, is_used, limit) {
             let background = DeleteParams::background();
-            self.writer.delete::<ControllerRevision>(&Seen::of(&*revision), background).await?;
+            self.pods
+                .writer
+                .delete_exactly::<ControllerRevision>(&ObjectVersion::of(&*revision), background)
+                .await?;
         }
         Ok(())
     }
-
-    async fn write_status(
-        &self,
-        set: &DaemonSet,
-        after: &DaemonSetStatus,
-    ) -> Result<(), SyncError> {
-        match merge::status(&Seen::of(set), set.status.as_ref(), after) {
-            Some(patch) => {
-                self.writer.patch_status::<DaemonSet>(&Key::of(set), &patch).await.map(drop)
-            }
-            None => Ok(()),
-        }
-    }
-}
-
-fn selector(set: &DaemonSet) -> Option<Selector> {
-    workload_selector(&set.spec.as_ref()?.selector)
 }
 
 /// Nodes report every few seconds; only labels and taints decide who may run there.
@@ -223,17 +172,17 @@ impl Controller for DaemonSets {
 
     const NAME: &'static str = "daemonset-controller";
 
-    async fn reconcile(&mut self, key: &Key, now: Timestamp) -> Result<Next, SyncError> {
+    async fn reconcile(&mut self, key: &Key, now: Timestamp) -> Result<Next, WriteError> {
         let Some(set) = self.caches.daemon_sets.get(key) else {
-            self.expectations.forget(key);
+            self.pods.expectations.forget(key);
             self.pauses.0.remove(key);
             return Ok(Next::Settled);
         };
-        let Some(selector) = selector(&set) else {
+        let Some(selector) = set.selector() else {
             debug!(object = %key, "skipping a DaemonSet that selects everything");
             return Ok(Next::Settled);
         };
-        let is_current = self.expectations.are_met(key, &self.caches.pods, now);
+        let is_current = self.pods.expectations.are_met(key, &self.caches.pods, now);
         let (pods, kept) = self.claims(&set, &selector).await?;
         let owner = Owner::of(&*set);
         let template = set.spec.as_ref().map(|spec| spec.template.clone()).unwrap_or_default();
@@ -245,13 +194,13 @@ impl Controller for DaemonSets {
             collisions: set.status.as_ref().and_then(|status| status.collision_count),
         };
         let present = revision::present(&subject, &kept);
-        let present = match revisions::keep(&self.writer, &owner, present).await? {
+        let present = match revisions::keep(&self.pods.writer, &owner, present).await? {
             Outcome::Kept(revision) => revision,
             Outcome::Collision => {
                 let mut status = set.status.clone().unwrap_or_default();
                 status.collision_count =
                     Some(status.collision_count.unwrap_or(0).saturating_add(1));
-                self.write_status(&set, &status).await?;
+                self.pods.writer.write_status(&*set, set.status.as_ref(), &status).await?;
                 return Ok(Next::After(AFTER_COLLISION));
             }
         };
@@ -262,9 +211,9 @@ impl Controller for DaemonSets {
             Observed { set: &set, nodes: &all_nodes, pods: &pods, hash, held: &held, is_current };
         let plan = plan(&observed, now);
         let error = self.act(&View::new(&observed, now), &plan, now).await;
-        self.write_status(&set, &plan.status).await?;
+        self.pods.writer.write_status(&*set, set.status.as_ref(), &plan.status).await?;
         self.trim(&set, &pods, &kept, hash).await?;
-        match error.filter(|error| !error.is_namespace_ending()) {
+        match error {
             Some(error) => Err(error),
             None if plan.recheck.is_none() && !is_current => Ok(Next::After(LOOK_AGAIN)),
             None => Ok(Next::at(plan.recheck, now)),

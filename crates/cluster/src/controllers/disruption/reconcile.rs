@@ -13,16 +13,17 @@ use kube::{
     discovery::pinned_kind,
 };
 
+use reconcile::drive::Controller;
+use reconcile::key::{Key, controller_of, uid};
+use reconcile::queue::{Next, Queue};
+use reconcile::write::{WriteError, Writer};
+
 use super::{Observed, Scale, plan};
 use crate::controllers::{
+    Tools,
     caches::Caches,
     claim::{label_selector, selects},
-    drive::{Controller, Next},
-    key::{Key, Seen, controller_of, uid},
-    merge,
-    queue::Queue,
     replica_set::wanted,
-    writer::{SyncError, Writer},
 };
 
 pub(crate) struct Budgets {
@@ -31,16 +32,10 @@ pub(crate) struct Budgets {
 }
 
 impl Budgets {
-    pub(crate) fn new(caches: &Caches, writer: Writer) -> (Self, Queue<Key>) {
-        let queue = Queue::new();
-        let keys = queue.clone();
-        caches.budgets.subscribe(move |change| {
-            if let Some(budget) = change.latest() {
-                keys.add(Key::of(&**budget));
-            }
-        });
-        let keys = queue.clone();
-        let budgets = caches.budgets.clone();
+    pub(crate) fn new(Tools { caches, writer, .. }: Tools) -> (Self, Queue<Key>) {
+        let queue = Queue::default();
+        caches.budgets.enqueue(&queue, |key| key);
+        let (keys, budgets) = (queue.clone(), caches.budgets.clone());
         caches.pods.subscribe(move |change| {
             let Some(pod) = change.latest() else { return };
             let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
@@ -51,7 +46,7 @@ impl Budgets {
                 }
             }
         });
-        (Self { caches: caches.clone(), writer }, queue)
+        (Self { caches, writer }, queue)
     }
 
     /// What the controller of a pod wants. A ReplicaSet of a Deployment speaks for the Deployment.
@@ -128,7 +123,7 @@ impl Controller for Budgets {
 
     const NAME: &'static str = "disruption-controller";
 
-    async fn reconcile(&mut self, key: &Key, now: Timestamp) -> Result<Next, SyncError> {
+    async fn reconcile(&mut self, key: &Key, now: Timestamp) -> Result<Next, WriteError> {
         let Some(budget) = self.caches.budgets.get(key) else { return Ok(Next::Settled) };
         let mut pods = Vec::new();
         if let Some(selector) = selector(&budget) {
@@ -145,10 +140,7 @@ impl Controller for Budgets {
             }
         }
         let plan = plan(&Observed { budget: &budget, pods: &pods, scales: &scales }, now);
-        let seen = Seen::of(&*budget);
-        if let Some(patch) = merge::status(&seen, budget.status.as_ref(), &plan.status) {
-            self.writer.patch_status::<PodDisruptionBudget>(key, &patch).await?;
-        }
+        self.writer.write_status(&*budget, budget.status.as_ref(), &plan.status).await?;
         Ok(Next::at(plan.recheck, now))
     }
 }

@@ -7,22 +7,25 @@ use k8s_openapi::api::{
     apps::v1::{Deployment, DeploymentStatus, ReplicaSet},
     core::v1::Pod,
 };
+use kube::ResourceExt;
 use kube::api::DeleteParams;
+use reconcile::drive::Controller;
+use reconcile::key::{Key, ObjectVersion, controller_of, uid};
+use reconcile::merge::{self, precondition};
+use reconcile::queue::{Next, Queue};
+use reconcile::record::Recorder;
+use reconcile::write::{WriteError, Writer};
 use serde_json::{Value, json};
 use tracing::debug;
 
 use super::{Action, Observed, plan, refused, sets::is_own};
 use crate::{
     controllers::{
+        Tools,
         caches::Caches,
-        claim::{Owner, claim, selects, workload_selector},
-        drive::{Controller, Next},
-        key::{Key, Seen, controller_of, uid},
-        merge::{self, precondition},
-        owners::{enqueue_owner, owner_key, selecting},
-        queue::Queue,
+        claim::{Owner, settle},
+        owners::{Workload, owner_key, wake_owners},
         replica_set::wanted,
-        writer::{SyncError, Writer, name},
     },
     well_known::REVISION,
 };
@@ -33,6 +36,7 @@ const AFTER_COLLISION: Duration = Duration::from_millis(20);
 pub(crate) struct Deployments {
     caches: Caches,
     writer: Writer,
+    events: Recorder,
 }
 
 /// How the actions of a plan went.
@@ -42,31 +46,15 @@ enum Outcome {
     Collision,
     /// The cache does not know our own ReplicaSet yet, or nothing can be created any more.
     Wait,
-    Refused(SyncError),
+    Refused(WriteError),
 }
 
 impl Deployments {
-    pub(crate) fn new(caches: &Caches, writer: Writer) -> (Self, Queue<Key>) {
-        let queue = Queue::new();
-        let keys = queue.clone();
-        caches.deployments.subscribe(move |change| {
-            if let Some(deployment) = change.latest() {
-                keys.add(Key::of(&**deployment));
-            }
-        });
-        let keys = queue.clone();
-        let deployments = caches.deployments.clone();
-        caches.replica_sets.subscribe(move |change| {
-            enqueue_owner(&keys, "Deployment", change);
-            for key in selecting(&deployments, change, |deployment| {
-                workload_selector(&deployment.spec.as_ref()?.selector)
-            }) {
-                keys.add(key);
-            }
-        });
+    pub(crate) fn new(Tools { caches, writer, events }: Tools) -> (Self, Queue<Key>) {
+        let queue = Queue::default();
+        wake_owners(&caches.deployments, &caches.replica_sets, &queue, |key| key);
         // A rollout that recreates waits for the last old pod.
-        let keys = queue.clone();
-        let sets = caches.replica_sets.clone();
+        let (keys, sets) = (queue.clone(), caches.replica_sets.clone());
         caches.pods.subscribe(move |change| {
             if change.after.is_none()
                 && let Some(pod) = &change.before
@@ -76,18 +64,18 @@ impl Deployments {
                 keys.add(deployment);
             }
         });
-        (Self { caches: caches.clone(), writer }, queue)
+        (Self { caches, writer, events }, queue)
     }
 
     async fn act(
         &self,
         deployment: &Deployment,
         actions: Vec<Action>,
-    ) -> Result<Outcome, SyncError> {
+    ) -> Result<Outcome, WriteError> {
         for action in actions {
             match action {
                 Action::Create(set) => match self.writer.create(&*set).await {
-                    Ok(_) => self.tell_scaled(deployment, &name(&*set), 0, wanted(&set)),
+                    Ok(_) => self.tell_scaled(deployment, &set.name_any(), 0, wanted(&set)),
                     Err(error) if error.is_taken() => {
                         return self.who_has(deployment, &set).await;
                     }
@@ -95,15 +83,19 @@ impl Deployments {
                     Err(error) => return Ok(Outcome::Refused(error)),
                 },
                 Action::Update { before, after } => {
-                    if let Some(patch) = merge::object(&Seen::of(&*before), &*before, &*after) {
+                    if let Some(patch) =
+                        merge::object(&ObjectVersion::of(&*before), &*before, &*after)
+                    {
                         self.writer.patch::<ReplicaSet>(&Key::of(&*before), &patch).await?;
                         let (from, to) = (wanted(&before), wanted(&after));
-                        self.tell_scaled(deployment, &name(&*before), from, to);
+                        self.tell_scaled(deployment, &before.name_any(), from, to);
                     }
                 }
                 Action::Delete(set) => {
                     let background = DeleteParams::background();
-                    self.writer.delete::<ReplicaSet>(&Seen::of(&*set), background).await?;
+                    self.writer
+                        .delete_exactly::<ReplicaSet>(&ObjectVersion::of(&*set), background)
+                        .await?;
                 }
             }
         }
@@ -114,7 +106,7 @@ impl Deployments {
         &self,
         deployment: &Deployment,
         wanted: &ReplicaSet,
-    ) -> Result<Outcome, SyncError> {
+    ) -> Result<Outcome, WriteError> {
         match self.writer.get::<ReplicaSet>(&Key::of(wanted)).await? {
             Some(found) if !is_own(deployment, &found, wanted) => Ok(Outcome::Collision),
             _ => Ok(Outcome::Wait),
@@ -128,7 +120,7 @@ impl Deployments {
             std::cmp::Ordering::Greater => "down",
         };
         let message = format!("Scaled {direction} replica set {set} from {from} to {to}");
-        self.writer.normal(deployment, "ScalingReplicaSet", message);
+        self.events.normal(deployment, "ScalingReplicaSet", message);
     }
 
     async fn write_status(
@@ -136,8 +128,8 @@ impl Deployments {
         deployment: &Deployment,
         after: &DeploymentStatus,
         revision: Option<String>,
-    ) -> Result<(), SyncError> {
-        let seen = Seen::of(deployment);
+    ) -> Result<(), WriteError> {
+        let seen = ObjectVersion::of(deployment);
         let mut patch = merge::status(&seen, deployment.status.as_ref(), after);
         if let Some(revision) = revision {
             let patch = patch.get_or_insert_with(|| json!({ "metadata": precondition(&seen) }));
@@ -163,19 +155,17 @@ impl Controller for Deployments {
 
     const NAME: &'static str = "deployment-controller";
 
-    async fn reconcile(&mut self, key: &Key, now: Timestamp) -> Result<Next, SyncError> {
+    async fn reconcile(&mut self, key: &Key, now: Timestamp) -> Result<Next, WriteError> {
         let Some(deployment) = self.caches.deployments.get(key) else { return Ok(Next::Settled) };
-        let selector = deployment.spec.as_ref().and_then(|spec| workload_selector(&spec.selector));
-        let Some(selector) = selector else {
+        let Some(selector) = deployment.selector() else {
             debug!(object = %key, "skipping a Deployment that selects everything");
             return Ok(Next::Settled);
         };
         let owner = Owner::of(&*deployment);
-        let candidates = self.caches.replica_sets.controlled_by(&owner.uid);
-        let orphans = self.caches.replica_sets.uncontrolled(&key.namespace);
-        let claims =
-            claim(&owner, candidates.into_iter().chain(orphans), |set| selects(&selector, set));
-        let mut sets = self.writer.settle::<Deployment, ReplicaSet>(&owner, claims).await?;
+        let candidates = self.caches.replica_sets.controlled_by(&owner.uid).into_iter();
+        let candidates = candidates.chain(self.caches.replica_sets.uncontrolled(&key.namespace));
+        let mut sets =
+            settle::<Deployment, ReplicaSet>(&self.writer, &owner, &selector, candidates).await?;
         sets.retain(|set| controller_of(&set.metadata).is_some());
         let pods = self.pods_of(&sets);
         let observed = Observed { deployment: &deployment, sets: &sets, pods: &pods };

@@ -11,24 +11,26 @@ use k8s_openapi::api::{
     apps::v1::{ControllerRevision, StatefulSet, StatefulSetStatus},
     core::v1::{PersistentVolumeClaim, Pod},
 };
-use kube::{api::DeleteParams, core::Selector};
+use kube::{ResourceExt, api::DeleteParams, core::Selector};
+use reconcile::drive::Controller;
+use reconcile::key::{Key, ObjectVersion, is_terminating};
+use reconcile::merge;
+use reconcile::queue::{Next, Queue};
+use reconcile::record::Recorder;
+use reconcile::write::{WriteError, Writer};
 use serde_json::json;
 use tracing::debug;
 
 use super::{Action, Observed, View, Why, identity, plan};
 use crate::{
     controllers::{
+        Tools,
         caches::Caches,
-        claim::{Owner, claim, selects, workload_selector},
-        drive::{Controller, Next},
+        claim::{Owner, settle},
         expectations::{Expectations, LOOK_AGAIN},
-        key::{Key, Seen, is_terminating},
-        merge,
-        owners::{enqueue_owner, selecting},
-        queue::Queue,
+        owners::{Workload, wake_owners},
         revision::{self, Subject},
         revisions::{self, Outcome},
-        writer::{SyncError, Writer, name},
     },
     well_known::{CONTROLLER_REVISION_HASH, POD_INDEX, STATEFUL_SET_POD_NAME},
 };
@@ -42,28 +44,15 @@ const CLAIM_PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct StatefulSets {
     caches: Caches,
     writer: Writer,
+    events: Recorder,
     expectations: Expectations<Key>,
 }
 
 impl StatefulSets {
-    pub(crate) fn new(caches: &Caches, writer: Writer) -> (Self, Queue<Key>) {
-        let queue = Queue::new();
-        let keys = queue.clone();
-        caches.stateful_sets.subscribe(move |change| {
-            if let Some(set) = change.latest() {
-                keys.add(Key::of(&**set));
-            }
-        });
-        let keys = queue.clone();
-        let sets = caches.stateful_sets.clone();
-        caches.pods.subscribe(move |change| {
-            enqueue_owner(&keys, "StatefulSet", change);
-            for key in selecting(&sets, change, selector) {
-                keys.add(key);
-            }
-        });
-        let expectations = Expectations::new();
-        (Self { caches: caches.clone(), writer, expectations }, queue)
+    pub(crate) fn new(Tools { caches, writer, events }: Tools) -> (Self, Queue<Key>) {
+        let queue = Queue::default();
+        wake_owners(&caches.stateful_sets, &caches.pods, &queue, |key| key);
+        (Self { caches, writer, events, expectations: Expectations::new() }, queue)
     }
 
     /// The set's pods and revisions, adopted and released as needed.
@@ -71,23 +60,23 @@ impl StatefulSets {
         &self,
         set: &StatefulSet,
         selector: &Selector,
-    ) -> Result<(Vec<Arc<Pod>>, Vec<Arc<ControllerRevision>>), SyncError> {
+    ) -> Result<(Vec<Arc<Pod>>, Vec<Arc<ControllerRevision>>), WriteError> {
         let owner = Owner::of(set);
         let namespace = &owner.key.namespace;
         let pods = self.caches.pods.controlled_by(&owner.uid).into_iter();
         // A pod whose name is not of the row can never have a place in it.
         let orphans = self.caches.pods.uncontrolled(namespace).into_iter();
         let orphans = orphans.filter(|pod| identity::ordinal(&owner.key.name, pod).is_some());
-        let pods = claim(&owner, pods.chain(orphans), |pod| selects(selector, pod));
-        let pods = self.writer.settle::<StatefulSet, Pod>(&owner, pods).await?;
+        let (writer, pods) = (&self.writer, pods.chain(orphans));
+        let pods = settle::<StatefulSet, Pod>(writer, &owner, selector, pods).await?;
         let kept = self.caches.revisions.controlled_by(&owner.uid).into_iter();
         let kept = kept.chain(self.caches.revisions.uncontrolled(namespace));
-        let kept = claim(&owner, kept, |revision| selects(selector, revision));
-        let kept = self.writer.settle::<StatefulSet, ControllerRevision>(&owner, kept).await?;
+        let kept =
+            settle::<StatefulSet, ControllerRevision>(writer, &owner, selector, kept).await?;
         Ok((pods, kept))
     }
 
-    async fn act(&mut self, view: &View<'_>, actions: &[Action]) -> Result<(), SyncError> {
+    async fn act(&mut self, view: &View<'_>, actions: &[Action]) -> Result<(), WriteError> {
         let set = view.observed.set;
         for action in actions {
             match action {
@@ -98,24 +87,25 @@ impl StatefulSets {
                 }
                 Action::Create { ordinal, version } => {
                     let pod = identity::pod(view, *ordinal, *version);
-                    let what = format!("create Pod {} in StatefulSet {}", name(&pod), view.name);
+                    let what =
+                        format!("create Pod {} in StatefulSet {}", pod.name_any(), view.name);
                     match self.writer.create(&pod).await {
                         Ok(created) => {
                             self.expectations.created(&Key::of(set), &created, view.now);
                             let message = format!("{what} successful");
-                            self.writer.normal(set, "SuccessfulCreate", message);
+                            self.events.normal(set, "SuccessfulCreate", message);
                         }
                         Err(error) if error.is_namespace_ending() => return Ok(()),
                         Err(error) => {
                             let message = format!("{what} failed error: {}", error.message());
-                            self.writer.warning(set, "FailedCreate", message);
+                            self.events.warning(set, "FailedCreate", message);
                             return Err(error);
                         }
                     }
                 }
                 Action::Delete { pod, why } => self.delete(view, pod, *why).await?,
                 Action::Relabel(pod) => {
-                    let mut metadata = merge::precondition(&Seen::of(&**pod));
+                    let mut metadata = merge::precondition(&ObjectVersion::of(&**pod));
                     let ordinal = identity::ordinal(view.name, pod).unwrap_or_default();
                     let labels = json!({
                         STATEFUL_SET_POD_NAME: pod.metadata.name,
@@ -135,14 +125,14 @@ impl StatefulSets {
         view: &View<'_>,
         ordinal: i32,
         claim: &str,
-    ) -> Result<(), SyncError> {
+    ) -> Result<(), WriteError> {
         let Some(object) = identity::claim(view, ordinal, claim) else { return Ok(()) };
         match self.writer.create::<PersistentVolumeClaim>(&object).await {
             Ok(_) => {
                 let pod = identity::pod_name(view.name, ordinal);
                 let message =
                     format!("create Claim {claim} Pod {pod} in StatefulSet {} success", view.name);
-                self.writer.normal(view.observed.set, "SuccessfulCreate", message);
+                self.events.normal(view.observed.set, "SuccessfulCreate", message);
                 Ok(())
             }
             Err(error) if error.is_taken() || error.is_namespace_ending() => Ok(()),
@@ -150,24 +140,24 @@ impl StatefulSets {
         }
     }
 
-    async fn delete(&mut self, view: &View<'_>, pod: &Pod, why: Why) -> Result<(), SyncError> {
+    async fn delete(&mut self, view: &View<'_>, pod: &Pod, why: Why) -> Result<(), WriteError> {
         let set = view.observed.set;
-        let (key, victim) = (Key::of(set), name(pod));
+        let (key, victim) = (Key::of(set), pod.name_any());
         match why {
             Why::Failed => {
                 let message = format!("StatefulSet {key} is recreating failed Pod {victim}");
-                self.writer.warning(set, "RecreatingFailedPod", message);
+                self.events.warning(set, "RecreatingFailedPod", message);
             }
             Why::Succeeded => {
                 let message = format!("StatefulSet {key} is recreating terminated Pod {victim}");
-                self.writer.normal(set, "RecreatingTerminatedPod", message);
+                self.events.normal(set, "RecreatingTerminatedPod", message);
             }
             Why::Beyond | Why::Outdated => {}
         }
-        self.writer.delete::<Pod>(&Seen::of(pod), DeleteParams::default()).await?;
+        self.writer.delete_exactly::<Pod>(&ObjectVersion::of(pod), DeleteParams::default()).await?;
         self.expectations.deleted(&key, pod, view.now);
         let message = format!("delete Pod {victim} in StatefulSet {} successful", view.name);
-        self.writer.normal(set, "SuccessfulDelete", message);
+        self.events.normal(set, "SuccessfulDelete", message);
         Ok(())
     }
 
@@ -175,7 +165,7 @@ impl StatefulSets {
         &self,
         view: &View<'_>,
         kept: &[Arc<ControllerRevision>],
-    ) -> Result<(), SyncError> {
+    ) -> Result<(), WriteError> {
         let observed = view.observed;
         let used: BTreeSet<_> = observed
             .pods
@@ -190,7 +180,9 @@ impl StatefulSets {
         let limit = view.spec.revision_history_limit.unwrap_or(10);
         for revision in revision::surplus(kept, is_used, limit) {
             let background = DeleteParams::background();
-            self.writer.delete::<ControllerRevision>(&Seen::of(&*revision), background).await?;
+            self.writer
+                .delete_exactly::<ControllerRevision>(&ObjectVersion::of(&*revision), background)
+                .await?;
         }
         Ok(())
     }
@@ -199,11 +191,10 @@ impl StatefulSets {
         &mut self,
         set: &StatefulSet,
         after: &StatefulSetStatus,
-    ) -> Result<(), SyncError> {
-        let seen = Seen::of(set);
-        if let Some(patch) = merge::status(&seen, set.status.as_ref(), after) {
-            let written = self.writer.patch_status::<StatefulSet>(&seen.key, &patch).await?;
-            self.expectations.written(&seen.key, &written);
+    ) -> Result<(), WriteError> {
+        let written = self.writer.write_status(set, set.status.as_ref(), after).await?;
+        if let Some(written) = written {
+            self.expectations.written(&Key::of(set), &written);
         }
         Ok(())
     }
@@ -213,7 +204,7 @@ impl StatefulSets {
         &mut self,
         set: &StatefulSet,
         kept: &[Arc<ControllerRevision>],
-    ) -> Result<Option<Box<ControllerRevision>>, SyncError> {
+    ) -> Result<Option<Box<ControllerRevision>>, WriteError> {
         let owner = Owner::of(set);
         let template = set.spec.as_ref().map(|spec| spec.template.clone()).unwrap_or_default();
         let subject = Subject {
@@ -237,16 +228,12 @@ impl StatefulSets {
     }
 }
 
-fn selector(set: &StatefulSet) -> Option<Selector> {
-    workload_selector(&set.spec.as_ref()?.selector)
-}
-
 impl Controller for StatefulSets {
     type Key = Key;
 
     const NAME: &'static str = "statefulset-controller";
 
-    async fn reconcile(&mut self, key: &Key, now: Timestamp) -> Result<Next, SyncError> {
+    async fn reconcile(&mut self, key: &Key, now: Timestamp) -> Result<Next, WriteError> {
         let Some(set) = self.caches.stateful_sets.get(key) else {
             self.expectations.forget(key);
             return Ok(Next::Settled);
@@ -256,7 +243,7 @@ impl Controller for StatefulSets {
         if !is_current {
             return Ok(Next::After(LOOK_AGAIN));
         }
-        let Some(selector) = selector(&set) else {
+        let Some(selector) = set.selector() else {
             debug!(object = %key, "skipping a StatefulSet that selects everything");
             return Ok(Next::Settled);
         };
@@ -273,7 +260,7 @@ impl Controller for StatefulSets {
             .volume_claims
             .in_namespace(&key.namespace)
             .iter()
-            .map(|claim| (name(&**claim), is_terminating(&**claim)))
+            .map(|claim| (claim.name_any(), is_terminating(&**claim)))
             .collect();
         let observed =
             Observed { set: &set, pods: &pods, claims: &volume_claims, current, update: &update };

@@ -4,26 +4,25 @@ use std::{collections::HashMap, fmt, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Node, Pod, PodCondition};
-use kube::{Api, Resource, api::Patch};
-use serde_json::{Value, json};
+use kube::ResourceExt;
+use reconcile::clock::stamp;
+use reconcile::drive::Controller;
+use reconcile::key::{Key, ObjectVersion};
+use reconcile::merge::precondition;
+use reconcile::queue::{Next, Queue};
+use reconcile::record::Recorder;
+use reconcile::watch::Change;
+use reconcile::write::{WriteError, Writer, missing_is_fine};
+use serde_json::json;
 use tracing::info;
 
 use super::{Action, Memory, Observed, falsely_ready, next_look, plan};
-use crate::controllers::{
-    cache::Change,
-    caches::Caches,
-    clock::stamp,
-    drive::{Controller, Next},
-    key::{Key, Seen},
-    merge,
-    pod::with_condition,
-    queue::Queue,
-    writer::{SyncError, Writer, name},
-};
+use crate::controllers::{Tools, caches::Caches, pod::with_condition};
 
 pub(crate) struct NodeHealth {
     caches: Caches,
     writer: Writer,
+    events: Recorder,
     memory: Memory,
     grace: SignedDuration,
 }
@@ -40,11 +39,10 @@ impl fmt::Display for AllNodes {
 
 impl NodeHealth {
     pub(crate) fn new(
-        caches: &Caches,
-        writer: Writer,
+        Tools { caches, writer, events }: Tools,
         grace: SignedDuration,
     ) -> (Self, Queue<AllNodes>) {
-        let queue = Queue::new();
+        let queue = Queue::default();
         queue.add(AllNodes);
         let keys = queue.clone();
         caches.nodes.subscribe(move |change| {
@@ -52,50 +50,31 @@ impl NodeHealth {
                 keys.add(AllNodes);
             }
         });
-        (Self { caches: caches.clone(), writer, memory: Memory::default(), grace }, queue)
+        (Self { caches, writer, events, memory: Memory::default(), grace }, queue)
     }
 
     /// Writes one change; `seen` is the node as the last write left it.
-    async fn act(&self, action: Action, seen: &Seen) -> Result<Node, SyncError> {
+    async fn act(&self, action: Action, seen: &ObjectVersion) -> Result<Node, WriteError> {
+        let metadata = precondition(seen);
         match action {
             Action::Conditions { node, conditions } => {
-                info!(node = name(&*node), "node has fallen silent");
-                let message = format!("Node {} status is now: NodeNotReady", name(&*node));
-                self.writer.normal(&*node, "NodeNotReady", message);
-                let patch = json!({ "status": { "conditions": conditions } });
-                self.patch(seen, patch, Some("status")).await
+                info!(node = node.name_any(), "node has fallen silent");
+                let text = format!("Node {} status is now: NodeNotReady", node.name_any());
+                self.events.normal(&*node, "NodeNotReady", text);
+                let patch = json!({ "metadata": metadata, "status": { "conditions": conditions } });
+                self.writer.patch_status(&seen.key, &patch).await
             }
             Action::Taints { node, taints, why } => {
-                info!(node = name(&*node), ?why, taints = taints.len(), "changed taints");
-                self.patch(seen, json!({ "spec": { "taints": taints } }), None).await
+                info!(node = node.name_any(), ?why, taints = taints.len(), "changed taints");
+                let patch = json!({ "metadata": metadata, "spec": { "taints": taints } });
+                self.writer.patch(&seen.key, &patch).await
             }
         }
-    }
-
-    async fn patch(
-        &self,
-        seen: &Seen,
-        mut patch: Value,
-        subresource: Option<&str>,
-    ) -> Result<Node, SyncError> {
-        if let Some(fields) = patch.as_object_mut() {
-            fields.insert("metadata".into(), merge::precondition(seen).into());
-        }
-        let api: Api<Node> = Api::all(self.writer.client.clone());
-        let (params, patch) = (self.writer.patch_params(), Patch::Merge(&patch));
-        let patched = match subresource {
-            Some(subresource) => {
-                api.patch_subresource(subresource, &seen.key.name, &params, &patch).await
-            }
-            None => api.patch(&seen.key.name, &params, &patch).await,
-        };
-        let kind = Node::kind(&());
-        patched.map_err(|source| SyncError::new("patch", &kind, &seen.key, source))
     }
 
     /// Takes readiness from the pods of nodes that are not ready.
-    async fn mark_unready(&self, node: &str, now: Timestamp) -> Result<(), SyncError> {
-        for pod in falsely_ready(self.caches.pods.tagged(node)) {
+    async fn mark_unready(&self, node: &str, now: Timestamp) -> Result<(), WriteError> {
+        for pod in falsely_ready(self.caches.pods_on(node)) {
             let condition = PodCondition {
                 type_: "Ready".into(),
                 status: "False".into(),
@@ -103,13 +82,10 @@ impl NodeHealth {
                 ..PodCondition::default()
             };
             let conditions = with_condition(&pod, condition);
-            let metadata = merge::precondition(&Seen::of(&*pod));
+            let metadata = precondition(&ObjectVersion::of(&*pod));
             let patch = json!({ "metadata": metadata, "status": { "conditions": conditions } });
-            self.writer.warning(&*pod, "NodeNotReady", "Node is not ready".into());
-            match self.writer.patch_status::<Pod>(&Key::of(&*pod), &patch).await {
-                Err(error) if !error.is_missing() => return Err(error),
-                _ => {}
-            }
+            self.events.warning(&*pod, "NodeNotReady", "Node is not ready");
+            missing_is_fine(self.writer.patch_status::<Pod>(&Key::of(&*pod), &patch).await)?;
         }
         Ok(())
     }
@@ -132,21 +108,21 @@ impl Controller for NodeHealth {
 
     const NAME: &'static str = "node-controller";
 
-    async fn reconcile(&mut self, _: &AllNodes, now: Timestamp) -> Result<Next, SyncError> {
+    async fn reconcile(&mut self, _: &AllNodes, now: Timestamp) -> Result<Next, WriteError> {
         let nodes = self.caches.nodes.all();
         let leases = self.caches.leases.all().into_iter();
-        let leases: HashMap<_, _> = leases.map(|lease| (name(&*lease), lease)).collect();
+        let leases: HashMap<_, _> = leases.map(|lease| (lease.name_any(), lease)).collect();
         let observed = Observed { nodes: &nodes, leases: &leases, grace: self.grace };
         let plan = plan(&observed, &self.memory, now);
         self.memory = plan.memory;
-        let mut latest: HashMap<String, Seen> = HashMap::new();
+        let mut latest: HashMap<String, ObjectVersion> = HashMap::new();
         for action in plan.actions {
             let node = match &action {
                 Action::Conditions { node, .. } | Action::Taints { node, .. } => node.clone(),
             };
-            let seen = latest.entry(name(&*node)).or_insert_with(|| Seen::of(&*node));
+            let seen = latest.entry(node.name_any()).or_insert_with(|| ObjectVersion::of(&*node));
             match self.act(action, seen).await {
-                Ok(written) => *seen = Seen::of(&written),
+                Ok(written) => *seen = ObjectVersion::of(&written),
                 // The node has just reported; the next look will see it.
                 Err(error) if error.is_conflict() || error.is_missing() => {}
                 Err(error) => return Err(error),

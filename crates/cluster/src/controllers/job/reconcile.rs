@@ -7,30 +7,31 @@ use k8s_openapi::api::{
     batch::v1::{Job, JobStatus},
     core::v1::Pod,
 };
-use kube::{api::DeleteParams, core::Selector};
+use kube::api::DeleteParams;
+use reconcile::drive::Controller;
+use reconcile::key::{Key, ObjectVersion, controller_of, uid};
+use reconcile::merge;
+use reconcile::queue::{Next, Queue};
+use reconcile::write::{WriteError, in_parallel, missing_is_fine};
 use serde_json::json;
 use tracing::debug;
 
 use super::{Action, Observed, Plan, Streak, is_managed, is_tracked, manage, plan};
 use crate::{
     controllers::{
+        Tools,
         caches::Caches,
-        claim::{Owner, claim, selects, workload_selector},
-        drive::{Controller, Next},
-        expectations::{Expectations, LOOK_AGAIN},
-        key::{Key, Seen, controller_of, uid},
-        merge,
-        owners::{owner_key, selecting},
-        queue::Queue,
-        writer::{SyncError, Writer, in_parallel, name},
+        claim::{Owner, settle},
+        expectations::LOOK_AGAIN,
+        owners::{Workload, owner_key, wake_owners},
+        pods::PodWriter,
     },
     well_known::JOB_TRACKING,
 };
 
 pub(crate) struct Jobs {
     caches: Caches,
-    writer: Writer,
-    expectations: Expectations<Key>,
+    pods: PodWriter,
     /// Failures in a row, and the id of the job that had them.
     streaks: HashMap<Key, (String, Streak)>,
 }
@@ -53,58 +54,41 @@ impl fmt::Display for Subject {
 }
 
 impl Jobs {
-    pub(crate) fn new(caches: &Caches, writer: Writer) -> (Self, Queue<Subject>) {
-        let queue = Queue::new();
-        let keys = queue.clone();
-        let pods = caches.pods.clone();
+    pub(crate) fn new(Tools { caches, writer, events }: Tools) -> (Self, Queue<Subject>) {
+        let queue = Queue::default();
+        wake_owners(&caches.jobs, &caches.pods, &queue, Subject::Job);
+        let (keys, pods) = (queue.clone(), caches.pods.clone());
         caches.jobs.subscribe(move |change| {
-            if let Some(job) = change.latest() {
-                keys.add(Subject::Job(Key::of(&**job)));
-            }
             if let (Some(gone), None) = (&change.before, &change.after) {
                 for pod in pods.controlled_by(uid(&**gone)) {
                     keys.add(Subject::Orphan(Key::of(&*pod)));
                 }
             }
         });
-        let keys = queue.clone();
-        let jobs = caches.jobs.clone();
+        let (keys, jobs) = (queue.clone(), caches.jobs.clone());
         caches.pods.subscribe(move |change| {
-            for pod in change.sides() {
-                if let Some(job) = owner_key(&**pod, "Job") {
-                    keys.add(Subject::Job(job));
-                }
-            }
             if let Some(pod) = change.after.as_ref().filter(|pod| is_tracked(pod)) {
                 let job = owner_key(&**pod, "Job").and_then(|job| jobs.get(&job));
                 if job.is_none() {
                     keys.add(Subject::Orphan(Key::of(&**pod)));
                 }
             }
-            for job in selecting(&jobs, change, selector) {
-                keys.add(Subject::Job(job));
-            }
         });
-        let this = Self {
-            caches: caches.clone(),
-            writer,
-            expectations: Expectations::new(),
-            streaks: HashMap::new(),
-        };
-        (this, queue)
+        let pods = PodWriter::new(writer, events);
+        (Self { caches, pods, streaks: HashMap::new() }, queue)
     }
 
-    async fn reconcile_job(&mut self, key: &Key, now: Timestamp) -> Result<Next, SyncError> {
+    async fn reconcile_job(&mut self, key: &Key, now: Timestamp) -> Result<Next, WriteError> {
         let Some(job) = self.caches.jobs.get(key).filter(|job| is_managed(job)) else {
-            self.expectations.forget(key);
+            self.pods.expectations.forget(key);
             self.streaks.remove(key);
             return Ok(Next::Settled);
         };
-        if !self.expectations.is_fresh(key, &*job) {
+        if !self.pods.expectations.is_fresh(key, &*job) {
             return Ok(Next::After(LOOK_AGAIN));
         }
-        let is_current = self.expectations.are_met(key, &self.caches.pods, now);
-        let pods = self.pods(&job).await?;
+        let is_current = self.pods.expectations.are_met(key, &self.caches.pods, now);
+        let pods = self.claimed(&job).await?;
         let streak = self.streaks.get(key).filter(|(id, _)| id == uid(&*job));
         let streak = streak.map(|(_, streak)| *streak).unwrap_or_default();
         let observed = Observed { job: &job, pods: &pods, streak, is_current };
@@ -127,83 +111,53 @@ impl Jobs {
     }
 
     /// The job's pods, adopted and released as needed.
-    async fn pods(&self, job: &Job) -> Result<Vec<Arc<Pod>>, SyncError> {
+    async fn claimed(&self, job: &Job) -> Result<Vec<Arc<Pod>>, WriteError> {
         let owner = Owner::of(job);
         let controlled = self.caches.pods.controlled_by(&owner.uid);
         // The server gives every job a selector; without one, the reference alone decides.
-        let Some(selector) = selector(job) else { return Ok(controlled) };
+        let Some(selector) = job.selector() else { return Ok(controlled) };
         let orphans = self.caches.pods.uncontrolled(&owner.key.namespace);
         let candidates = controlled.into_iter().chain(orphans);
-        let claims = claim(&owner, candidates, |pod| selects(&selector, pod));
-        self.writer.settle::<Job, Pod>(&owner, claims).await
+        settle::<Job, Pod>(&self.pods.writer, &owner, &selector, candidates).await
     }
 
-    async fn act(&mut self, job: &Job, action: Action, now: Timestamp) -> Result<(), SyncError> {
-        let key = Key::of(job);
+    async fn act(&mut self, job: &Job, action: Action, now: Timestamp) -> Result<(), WriteError> {
         match action {
             Action::Create(indexes) => {
                 let pods: Vec<_> =
                     indexes.into_iter().map(|index| manage::pod(job, index)).collect();
-                let created = self.writer.create_all(&pods).await;
-                for pod in &created.done {
-                    self.expectations.created(&key, pod, now);
-                    let message = format!("Created pod: {}", name(pod));
-                    self.writer.normal(job, "SuccessfulCreate", message);
-                }
-                let Some(error) = created.error.filter(|error| !error.is_namespace_ending()) else {
-                    return Ok(());
-                };
-                let message = format!("Error creating: {}", error.message());
-                self.writer.warning(job, "FailedCreate", message);
-                Err(error)
+                self.pods.create(job, &pods, now).await
             }
             Action::Withdraw(pods) => {
                 self.release(&pods).await?;
-                self.delete(job, &pods, now).await
+                self.pods.delete(job, &pods, now).await
             }
-            Action::Stop(pods) => self.delete(job, &pods, now).await,
+            Action::Stop(pods) => self.pods.delete(job, &pods, now).await,
             Action::DeleteJob => {
-                self.writer.delete::<Job>(&Seen::of(job), DeleteParams::foreground()).await
+                let (seen, foreground) = (ObjectVersion::of(job), DeleteParams::foreground());
+                self.pods.writer.delete_exactly::<Job>(&seen, foreground).await
             }
         }
-    }
-
-    async fn delete(
-        &mut self,
-        job: &Job,
-        pods: &[Arc<Pod>],
-        now: Timestamp,
-    ) -> Result<(), SyncError> {
-        let deleted = self.writer.delete_all(pods).await;
-        for pod in &deleted.done {
-            self.expectations.deleted(&Key::of(job), &**pod, now);
-            let message = format!("Deleted pod: {}", name(&**pod));
-            self.writer.normal(job, "SuccessfulDelete", message);
-        }
-        deleted.error.map_or(Ok(()), Err)
     }
 
     /// Lets counted pods go.
-    async fn release(&self, pods: &[Arc<Pod>]) -> Result<(), SyncError> {
+    async fn release(&self, pods: &[Arc<Pod>]) -> Result<(), WriteError> {
         let releases = pods.iter().filter(|pod| is_tracked(pod)).map(|pod| async move {
             let mut finalizers = pod.metadata.finalizers.clone().unwrap_or_default();
             finalizers.retain(|finalizer| finalizer != JOB_TRACKING);
-            let mut metadata = merge::precondition(&Seen::of(&**pod));
+            let mut metadata = merge::precondition(&ObjectVersion::of(&**pod));
             metadata.insert("finalizers".into(), json!(finalizers));
             let patch = json!({ "metadata": metadata });
-            match self.writer.patch::<Pod>(&Key::of(&**pod), &patch).await {
-                Err(error) if error.is_missing() => Ok(()),
-                other => other.map(drop),
-            }
+            let patched = self.pods.writer.patch::<Pod>(&Key::of(&**pod), &patch).await;
+            missing_is_fine(patched).map(drop)
         });
         in_parallel(releases.collect()).await.into_iter().collect()
     }
 
-    async fn write_status(&mut self, job: &Job, after: &JobStatus) -> Result<(), SyncError> {
-        let seen = Seen::of(job);
-        if let Some(patch) = merge::status(&seen, job.status.as_ref(), after) {
-            let written = self.writer.patch_status::<Job>(&seen.key, &patch).await?;
-            self.expectations.written(&seen.key, &written);
+    async fn write_status(&mut self, job: &Job, after: &JobStatus) -> Result<(), WriteError> {
+        let written = self.pods.writer.write_status(job, job.status.as_ref(), after).await?;
+        if let Some(written) = written {
+            self.pods.expectations.written(&Key::of(job), &written);
         }
         Ok(())
     }
@@ -217,15 +171,15 @@ impl Jobs {
             }
             let message = condition.message.clone().unwrap_or_default();
             match (condition.type_.as_str(), condition.status.as_str()) {
-                ("Complete", _) => self.writer.normal(job, "Completed", "Job completed".into()),
-                ("Suspended", "True") => self.writer.normal(job, "Suspended", message),
-                ("Suspended", _) => self.writer.normal(job, "Resumed", message),
+                ("Complete", _) => self.pods.events.normal(job, "Completed", "Job completed"),
+                ("Suspended", "True") => self.pods.events.normal(job, "Suspended", message),
+                ("Suspended", _) => self.pods.events.normal(job, "Resumed", message),
                 ("Failed", _) => {
                     let reason = match condition.reason.as_deref() {
                         Some("DeadlineExceeded") => "DeadlineExceeded",
                         _ => "BackoffLimitExceeded",
                     };
-                    self.writer.warning(job, reason, message);
+                    self.pods.events.warning(job, reason, message);
                 }
                 _ => {}
             }
@@ -233,12 +187,12 @@ impl Jobs {
     }
 
     /// The job is gone, or the pod has left it: nobody will count this pod.
-    async fn reconcile_orphan(&mut self, key: &Key) -> Result<Next, SyncError> {
+    async fn reconcile_orphan(&mut self, key: &Key) -> Result<Next, WriteError> {
         let Some(pod) = self.caches.pods.get(key).filter(|pod| is_tracked(pod)) else {
             return Ok(Next::Settled);
         };
         if let Some(owner) = controller_of(&pod.metadata).filter(|owner| owner.kind == "Job") {
-            let job = self.writer.get::<Job>(&Key::new(&key.namespace, &owner.name)).await?;
+            let job = self.pods.writer.get::<Job>(&Key::new(&key.namespace, &owner.name)).await?;
             if job.is_some_and(|job| uid(&job) == owner.uid) {
                 return Ok(Next::Settled);
             }
@@ -248,16 +202,12 @@ impl Jobs {
     }
 }
 
-fn selector(job: &Job) -> Option<Selector> {
-    workload_selector(job.spec.as_ref()?.selector.as_ref()?)
-}
-
 impl Controller for Jobs {
     type Key = Subject;
 
     const NAME: &'static str = "job-controller";
 
-    async fn reconcile(&mut self, key: &Subject, now: Timestamp) -> Result<Next, SyncError> {
+    async fn reconcile(&mut self, key: &Subject, now: Timestamp) -> Result<Next, WriteError> {
         match key {
             Subject::Job(key) => self.reconcile_job(key, now).await,
             Subject::Orphan(key) => self.reconcile_orphan(key).await,
