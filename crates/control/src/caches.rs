@@ -10,46 +10,37 @@
 mod world;
 
 use std::fmt::Debug;
-use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::kind::{Device, NodeMetric, NodeResourceTopology, NodeSlo};
-use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::runtime::watcher::{self, Event};
-use kube::runtime::{WatchStreamExt, watcher as watch_objects};
 use kube::{Api, Client};
 use parking_lot::Mutex;
+use reconcile::queue::{Backoff, Queue};
+use reconcile::watch::{Config, State, Update, Watch};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use tracing::warn;
 
 use crate::Shared;
-use crate::queue::Queue;
 pub use world::{Entry, Filed, Kind, MetricRecord, NodeName, NodeRecord, Touch, World};
+
+/// How long a node that failed waits.
+const BACKOFF: Backoff =
+    Backoff { first: Duration::from_millis(10), last: Duration::from_secs(30) };
 
 /// Pods that are bound and not done.
 const OCCUPYING: &str = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed";
-
-/// How far a kind's first list has come.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Progress {
-    #[default]
-    Pending,
-    /// The first attempt failed; more are made.
-    Refused,
-    Listed,
-}
 
 /// The world and who waits for news of it.
 #[derive(Debug)]
 pub struct Caches {
     world: Mutex<World>,
-    progress: watch::Sender<[Progress; Kind::ALL.len()]>,
-    pub(crate) metrics: Queue,
-    pub(crate) slos: Queue,
-    pub(crate) resources: Queue,
+    states: watch::Sender<[State; Kind::ALL.len()]>,
+    pub(crate) metrics: Queue<NodeName>,
+    pub(crate) slos: Queue<NodeName>,
+    pub(crate) resources: Queue<NodeName>,
 }
 
 impl Caches {
@@ -65,10 +56,10 @@ impl Caches {
     fn of(world: World) -> Arc<Self> {
         Arc::new(Self {
             world: Mutex::new(world),
-            progress: watch::Sender::default(),
-            metrics: Queue::default(),
-            slos: Queue::default(),
-            resources: Queue::default(),
+            states: watch::Sender::default(),
+            metrics: Queue::new(BACKOFF),
+            slos: Queue::new(BACKOFF),
+            resources: Queue::new(BACKOFF),
         })
     }
 
@@ -108,54 +99,49 @@ impl Caches {
         }
     }
 
-    fn follow<K: Filed>(&self, event: Event<K>) {
-        match event {
-            Event::Init => self.with(|world| world.begin(K::KIND)),
-            Event::InitApply(object) | Event::Apply(object) => self.apply(&object),
-            Event::Delete(object) => {
+    fn take<K: Filed>(&self, update: Update<K>) {
+        let slot = K::KIND as usize;
+        let state = self.states.borrow().get(slot).copied().unwrap_or_default().after(&update);
+        match update {
+            Update::Relist => self.with(|world| world.begin(K::KIND)),
+            Update::Applied(object) => self.apply(&object),
+            Update::Deleted(object) => {
                 let Some(name) = object.node() else { return };
                 let touch = self.with(|world| object.remove(world));
                 self.touch(&NodeName::from(name), touch);
             }
-            Event::InitDone => {
+            Update::Listed => {
                 for (name, touch) in self.with(|world| world.finish(K::KIND)) {
                     self.touch(&name, touch);
                 }
-                self.proceed(K::KIND, Progress::Listed);
             }
+            Update::Refused(_) => {}
         }
-    }
-
-    fn proceed(&self, kind: Kind, progress: Progress) {
-        self.progress.send_if_modified(|all| {
-            let Some(slot) = all.get_mut(kind as usize) else { return false };
-            let is_news = *slot != progress && *slot != Progress::Listed;
-            if is_news {
-                *slot = progress;
-            }
-            is_news
+        // Whoever waits for the list must find the objects.
+        self.states.send_if_modified(|states| {
+            states.get_mut(slot).is_some_and(|was| std::mem::replace(was, state) != state)
         });
     }
 
     /// Waits until the kinds a controller needs are listed, and the others at least tried.
     pub(crate) async fn until_listed(&self, needed: &[Kind]) {
-        let mut progress = self.progress.subscribe();
-        let is_ready = |all: &[Progress; Kind::ALL.len()]| {
-            Kind::ALL.iter().zip(all).all(|(kind, progress)| match progress {
-                Progress::Listed => true,
-                Progress::Refused => !needed.contains(kind),
-                Progress::Pending => false,
+        let mut states = self.states.subscribe();
+        let is_ready = |states: &[State; Kind::ALL.len()]| {
+            Kind::ALL.iter().zip(states).all(|(kind, state)| match state {
+                State::Listed => true,
+                State::Refused | State::Unserved => !needed.contains(kind),
+                State::Pending => false,
             })
         };
         // The sender lives as long as `self`.
-        let _ = progress.wait_for(is_ready).await;
+        let _ = states.wait_for(is_ready).await;
     }
 }
 
 /// Fills the caches from watches until told to stop. Runs on every replica.
 pub async fn run(shared: Shared, shutdown: CancellationToken) {
     let Shared { client, caches, .. } = shared;
-    let all = watcher::Config::default();
+    let all = Config::default();
     let occupying = all.clone().fields(OCCUPYING);
     let (c, s) = (&caches, &shutdown);
     tokio::join!(
@@ -168,30 +154,12 @@ pub async fn run(shared: Shared, shutdown: CancellationToken) {
     );
 }
 
-async fn follow<K>(
-    client: Client,
-    config: watcher::Config,
-    caches: &Caches,
-    shutdown: &CancellationToken,
-) where
+async fn follow<K>(client: Client, config: Config, caches: &Caches, stop: &CancellationToken)
+where
     K: Filed<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    let events = watch_objects(Api::<K>::all(client), config).default_backoff();
-    let mut events = pin!(events.take_until(shutdown.cancelled()));
-    let mut is_away = false;
-    while let Some(event) = events.next().await {
-        match event {
-            Ok(event) => {
-                is_away = false;
-                caches.follow(event);
-            }
-            Err(error) => {
-                if !is_away {
-                    warn!(kind = %K::kind(&()), %error, "cannot watch; what is known stays");
-                }
-                is_away = true;
-                caches.proceed(K::KIND, Progress::Refused);
-            }
-        }
+    let mut watch = Watch::new(Api::<K>::all(client), config, stop.clone());
+    while let Some(update) = watch.next().await {
+        caches.take(update);
     }
 }

@@ -11,7 +11,6 @@
 //! pods it is yes.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use api::config::selector::Labels;
@@ -20,19 +19,20 @@ use api::protocol::gate::{Gates, ManagerGate};
 use api::protocol::object::CONTROLLER_MANAGED;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::Api;
+use kube::api::{ListParams, Patch};
 use kube::core::Selector as WireSelector;
-use kube::runtime::events::EventType;
-use kube::runtime::watcher::Config;
-use kube::{Api, Resource};
+use reconcile::error::chain;
+use reconcile::key::{Key, uid};
+use reconcile::record::Recorder;
+use reconcile::watch::{Cache, Watch};
+use reconcile::write::{WriteError, Writer};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::admission::profile::{Profile, reapply};
-use crate::intake::publish;
-use crate::mirror::{Mirror, follow};
 use crate::{Shared, fingerprint};
 
 const CONTROLLER: &str = "colocationprofile";
@@ -105,8 +105,10 @@ impl Allowance {
 #[derive(Debug)]
 struct Loop {
     options: Options,
-    profiles: Arc<Mirror<ClusterColocationProfile>>,
-    namespaces: Arc<Mirror<Labels>>,
+    profiles: Cache<ClusterColocationProfile>,
+    namespaces: Cache<Labels>,
+    writer: Writer,
+    events: Recorder,
     allowance: Allowance,
     /// By profile version and pod.
     handled: HashMap<(String, String), Instant>,
@@ -114,50 +116,42 @@ struct Loop {
 
 /// Runs until told to stop; writes only while this process leads.
 pub async fn run(shared: Shared, options: Options, shutdown: CancellationToken) {
-    let (profiles, namespaces) = (Arc::default(), Arc::default());
+    let (events, recording) = shared.recorder(SOURCE, shutdown.clone());
     let allowance = Allowance::new(&options);
-    let mut own = Loop { options, profiles, namespaces, allowance, handled: HashMap::new() };
-    let client = shared.client.clone();
-    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let (profiles, namespaces) = (Cache::optional(), Cache::optional());
+    let (writer, handled) = (shared.writer(), HashMap::new());
+    let mut own = Loop { options, profiles, namespaces, writer, events, allowance, handled };
     let labels = |namespace: Namespace| namespace.metadata.labels.unwrap_or_default();
-    let watching = {
-        let (profiles, mirror) = (own.profiles.clone(), own.namespaces.clone());
-        let stop = shutdown.clone();
-        async move {
-            tokio::join!(
-                follow(
-                    Api::all(client),
-                    Config::default(),
-                    profiles,
-                    |profile| profile,
-                    stop.clone()
-                ),
-                follow(namespaces, Config::default(), mirror, labels, stop),
-            )
-        }
-    };
+    let watch = Watch::all(Api::all(shared.client.clone()), shutdown.clone());
+    let profiles = own.profiles.clone().follow(watch, |profile| profile);
+    let watch = Watch::all(Api::all(shared.client.clone()), shutdown.clone());
+    let namespaces = own.namespaces.clone().follow(watch, labels);
+    let watching = async { tokio::join!(profiles, namespaces) };
     let working = async {
         let mut leadership = shared.leadership.clone();
-        own.profiles.until_ready().await;
-        own.namespaces.until_ready().await;
+        own.profiles.until_listed().await;
+        own.namespaces.until_listed().await;
         loop {
             leadership.until_held().await;
             own.round(&shared).await;
             sleep(own.options.interval).await;
         }
     };
-    tokio::select! {
-        _ = watching => {}
-        () = working => {}
-        () = shutdown.cancelled() => {}
-    }
+    let working = async {
+        tokio::select! {
+            _ = watching => {}
+            () = working => {}
+            () = shutdown.cancelled() => {}
+        }
+    };
+    tokio::join!(working, recording);
 }
 
 impl Loop {
     async fn round(&mut self, shared: &Shared) {
         let again_after = self.options.again_after;
         self.handled.retain(|_, since| since.elapsed() < again_after);
-        for (_, profile) in self.profiles.all() {
+        for profile in self.profiles.all() {
             let is_managed = CONTROLLER_MANAGED.get(&profile.metadata) == Some(true);
             if !is_managed && !self.options.by_default {
                 continue;
@@ -165,31 +159,32 @@ impl Loop {
             // Without a selector this loop means no pod, unlike the webhook.
             let Some(selector) = profile.spec.selector.clone() else { continue };
             let profile = Profile::new((*profile).clone());
-            let result = self.apply(shared, &profile, selector).await;
+            let result = self.apply(&profile, selector).await;
             let word = if result.is_ok() { "success" } else { "error" };
             shared.instruments.reconcile_total.with_label_values(&[CONTROLLER, word]).inc();
             if let Err(error) = result {
-                warn!(profile = profile.name(), %error, "cannot bring a profile to waiting pods");
+                let error = chain(&error);
+                warn!(profile = profile.name(), error, "cannot bring a profile to waiting pods");
             }
         }
     }
 
     async fn apply(
         &mut self,
-        shared: &Shared,
         profile: &Profile,
         selector: LabelSelector,
-    ) -> Result<(), kube::Error> {
+    ) -> Result<(), WriteError> {
         let Ok(selector) = WireSelector::try_from(selector) else { return Ok(()) };
-        let api: Api<Pod> = Api::all(shared.client.clone());
+        let api: Api<Pod> = Api::all(self.writer.client.clone());
         let mut params = ListParams::default()
             .labels(&selector.to_string())
             .fields("spec.nodeName=")
             .limit(PAGE);
         loop {
-            let page = api.list(&params).await?;
+            let pods = Key::new("", "");
+            let page = self.writer.ask("list", "Pod", &pods, api.list(&params)).await?;
             for pod in page.items {
-                self.handle(shared, profile, &pod).await?;
+                self.bring(profile, &pod).await?;
             }
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => params = params.continue_token(&token),
@@ -198,22 +193,17 @@ impl Loop {
         }
     }
 
-    async fn handle(
-        &mut self,
-        shared: &Shared,
-        profile: &Profile,
-        pod: &Pod,
-    ) -> Result<(), kube::Error> {
-        let meta = &pod.metadata;
-        let part = |text: &Option<String>| text.clone().unwrap_or_default();
-        let (namespace, name, uid) = (part(&meta.namespace), part(&meta.name), part(&meta.uid));
+    /// Brings a profile to one pod.
+    async fn bring(&mut self, profile: &Profile, pod: &Pod) -> Result<(), WriteError> {
+        let (name, uid) = (Key::of(pod), uid(pod).to_owned());
         let is_waiting = pod.status.as_ref().and_then(|s| s.phase.as_deref()) == Some("Pending");
-        let labels = meta.labels.clone().unwrap_or_default();
-        let around = self.namespaces.get("", &namespace);
+        let labels = pod.metadata.labels.clone().unwrap_or_default();
+        let around = self.namespaces.get(&Key::new("", &name.namespace));
         if !is_waiting || around.is_none() || !profile.matches_pod(&labels, around.as_deref()) {
             return Ok(());
         }
-        let key = (part(&profile.object().metadata.resource_version), uid.clone());
+        let version = profile.object().metadata.resource_version.clone().unwrap_or_default();
+        let key = (version, uid.clone());
         if !is_due(profile, &uid) || self.handled.contains_key(&key) {
             return Ok(());
         }
@@ -223,7 +213,7 @@ impl Loop {
         let (after, left_alone) = match reapply(profile, &before, keeps_order) {
             Ok(applied) => applied,
             Err(error) => {
-                warn!(pod = name, %error, "a profile does not fit a waiting pod");
+                warn!(pod = %name, %error, "a profile does not fit a waiting pod");
                 return Ok(());
             }
         };
@@ -231,11 +221,11 @@ impl Loop {
             self.handled.insert(key, Instant::now());
             return Ok(());
         }
-        if !self.allowance.take() || !shared.leadership.is_held() {
+        if !self.allowance.take() || !self.writer.leads() {
             return Ok(());
         }
-        write(shared, &namespace, &name, &before, &after).await?;
-        info!(profile = profile.name(), pod = name, "brought a profile to a waiting pod");
+        self.write(&name, &before, &after).await?;
+        info!(profile = profile.name(), pod = %name, "brought a profile to a waiting pod");
         self.handled.insert(key, Instant::now());
         if !left_alone.is_empty() {
             let note = format!(
@@ -243,35 +233,31 @@ impl Loop {
                 profile.name(),
                 left_alone.join(", ")
             );
-            let about = pod.object_ref(&());
-            publish(&shared.client, &about, SOURCE, EventType::Normal, LEFT_ALONE, note).await;
+            self.events.normal(pod, LEFT_ALONE, note);
         }
         Ok(())
     }
-}
 
-/// Writes what differs, if the pod is still the one we saw. One that has moved on waits its turn.
-async fn write(
-    shared: &Shared,
-    namespace: &str,
-    name: &str,
-    before: &Value,
-    after: &Value,
-) -> Result<(), kube::Error> {
-    let mut operations = vec![json!({
-        "op": "test", "path": "/metadata/resourceVersion",
-        "value": before["metadata"]["resourceVersion"],
-    })];
-    let edits = json!(json_patch::diff(before, after));
-    operations.extend(edits.as_array().cloned().unwrap_or_default());
-    let Ok(patch) = serde_json::from_value::<json_patch::Patch>(json!(operations)) else {
-        return Ok(());
-    };
-    let api: Api<Pod> = Api::namespaced(shared.client.clone(), namespace);
-    match api.patch(name, &PatchParams::default(), &Patch::Json::<()>(patch)).await {
-        Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if [404, 409, 422].contains(&status.code) => Ok(()),
-        Err(error) => Err(error),
+    /// Writes what differs, if the pod is still the one we saw. One that has moved on waits its
+    /// turn.
+    async fn write(&self, pod: &Key, before: &Value, after: &Value) -> Result<(), WriteError> {
+        let mut operations = vec![json!({
+            "op": "test", "path": "/metadata/resourceVersion",
+            "value": before["metadata"]["resourceVersion"],
+        })];
+        let edits = json!(json_patch::diff(before, after));
+        operations.extend(edits.as_array().cloned().unwrap_or_default());
+        let Ok(patch) = serde_json::from_value::<json_patch::Patch>(json!(operations)) else {
+            return Ok(());
+        };
+        let (api, params) = (self.writer.api::<Pod>(pod), self.writer.patch_params());
+        let patch = Patch::Json::<()>(patch);
+        match self.writer.send("patch", "Pod", pod, api.patch(&pod.name, &params, &patch)).await {
+            Err(error) if !error.status().is_some_and(|it| [404, 409, 422].contains(&it.code)) => {
+                Err(error)
+            }
+            _ => Ok(()),
+        }
     }
 }
 

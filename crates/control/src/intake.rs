@@ -16,26 +16,22 @@
 
 mod state;
 
-use std::pin::pin;
 use std::sync::Arc;
 
 use api::config::{Config, Key, Options};
 use api::finding::Finding;
 use api::protocol::event;
 use api::protocol::name::{NAMESPACE, config_map};
-use futures::StreamExt;
-use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
-use kube::runtime::events::{Event as Notice, EventType, Recorder, Reporter};
-use kube::runtime::watcher::{self, Event};
-use kube::runtime::{WatchStreamExt, watcher as watch_objects};
-use kube::{Api, Client, Resource};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{Api, Client};
+use reconcile::clock::Clock;
 use reconcile::elect::Leadership;
+use reconcile::record::{Form, Recorder, Recording};
+use reconcile::watch::One;
 use tokio::sync::watch;
-use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::PATIENCE;
 use crate::instruments::Instruments;
 pub use state::{Change, Input, State};
 
@@ -120,43 +116,26 @@ pub async fn run(
     shutdown: CancellationToken,
 ) {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), &settings.namespace);
-    let only = watcher::Config::default().fields(&format!("metadata.name={}", settings.name));
-    let events = watch_objects(api, only).default_backoff();
-    let mut events = pin!(events.take_until(shutdown.cancelled_owned()));
-    let mut state = State::new(&settings);
-    let mut is_listed = false;
-    let mut is_away = false;
-    while let Some(event) = events.next().await {
-        let (input, about) = match event {
-            Ok(Event::Init) => {
-                is_listed = false;
-                continue;
+    let form = Form::Events { instance: None };
+    let (events, recording) = Recording::new(client, leadership, Clock::system(), form)
+        .start(event::source::NODE_SLO, shutdown.clone());
+    let following = async {
+        let mut state = State::new(&settings);
+        let mut map = One::new(api, &settings.name, shutdown);
+        while let Some(answer) = map.next().await {
+            // The last configuration stays in force while nobody can tell.
+            let Ok(found) = answer else { continue };
+            let data = found.as_ref().map(|found| found.data.clone().unwrap_or_default());
+            let input = data.map_or(Input::Absent, Input::Data);
+            let Some(change) = state.next(input) else { continue };
+            show(&change, &instruments);
+            intake.0.send_replace(Some(change.in_force.clone()));
+            if let Some(found) = found {
+                tell(&events, &found, &change);
             }
-            Ok(Event::InitApply(found) | Event::Apply(found)) => {
-                is_listed = true;
-                let about = found.object_ref(&());
-                (Input::Data(found.data.unwrap_or_default()), Some(about))
-            }
-            Ok(Event::InitDone) if is_listed => continue,
-            Ok(Event::InitDone | Event::Delete(_)) => (Input::Absent, None),
-            Err(error) => {
-                if !is_away {
-                    warn!(%error, "cannot watch the configuration; the last one stays in force");
-                }
-                is_away = true;
-                continue;
-            }
-        };
-        is_away = false;
-        let Some(change) = state.next(input) else { continue };
-        show(&change, &instruments);
-        intake.0.send_replace(Some(change.in_force.clone()));
-        if let Some(about) = about
-            && leadership.is_held()
-        {
-            tell(&client, &about, &change).await;
         }
-    }
+    };
+    tokio::join!(following, recording);
 }
 
 /// Puts a change into metrics and the log.
@@ -184,17 +163,17 @@ fn show(change: &Change, instruments: &Instruments) {
 }
 
 /// Puts a change onto the ConfigMap as events, for whoever edits it.
-async fn tell(client: &Client, about: &ObjectReference, change: &Change) {
+fn tell(events: &Recorder, about: &ConfigMap, change: &Change) {
     for key in &change.bad {
         let (component, reason) = origin(*key);
         let findings: Vec<String> = change.of(*key).map(ToString::to_string).collect();
         let note = format!("{} keeps its last good value. {}", key.name(), findings.join("\n"));
-        publish(client, about, component, EventType::Warning, reason, note).await;
+        events.of(component).warning(about, reason, note);
     }
     for key in &change.recovered {
-        let note = format!("{} is in force again.", key.name());
         let (component, _) = origin(*key);
-        publish(client, about, component, EventType::Normal, event::CONFIG_LOADED, note).await;
+        let note = format!("{} is in force again.", key.name());
+        events.of(component).normal(about, event::CONFIG_LOADED, note);
     }
 }
 
@@ -208,39 +187,5 @@ fn origin(key: Key) -> (&'static str, &'static str) {
         Key::Threshold | Key::Qos | Key::Burst | Key::System | Key::HostApplication => {
             (NODE_SLO, event::SLO_CONFIG)
         }
-    }
-}
-
-/// Longest text that an event may carry.
-const NOTE_BYTES: usize = 1_000;
-
-/// Writes one event. Events explain and must not hold anything up: a refusal is logged.
-pub(crate) async fn publish(
-    client: &Client,
-    about: &ObjectReference,
-    component: &str,
-    type_: EventType,
-    reason: &str,
-    mut note: String,
-) {
-    let mut end = note.len().min(NOTE_BYTES);
-    while !note.is_char_boundary(end) {
-        end -= 1;
-    }
-    note.truncate(end);
-    let reporter = Reporter { controller: component.to_owned(), instance: None };
-    let notice = Notice {
-        type_,
-        reason: reason.to_owned(),
-        note: Some(note),
-        action: reason.to_owned(),
-        secondary: None,
-    };
-    // A recorder of its own for each: a shared one would count a new text under an old one.
-    let recorder = Recorder::new(client.clone(), reporter);
-    match timeout(PATIENCE, recorder.publish(&notice, about)).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => warn!(%error, reason, "cannot write an event"),
-        Err(_) => warn!(reason, "cannot write an event: the API server does not answer"),
     }
 }

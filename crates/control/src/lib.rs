@@ -17,22 +17,20 @@
 pub mod admission;
 pub mod caches;
 pub mod colocation_profile;
-mod drive;
 mod exposition;
 mod fingerprint;
 pub mod instruments;
 pub mod intake;
 mod listener;
 pub mod manager;
-mod mirror;
 pub mod node_metric;
 pub mod node_resource;
 pub mod node_slo;
-mod queue;
 pub mod quota_profile;
 pub mod scheduler;
 mod shared;
 pub mod webhook;
 
 pub use reconcile::clock::Clock;
-pub use shared::{PATIENCE, Shared};
+pub use reconcile::write::PATIENCE;
+pub use shared::Shared;

@@ -22,11 +22,12 @@ use api::protocol::gate::{Gates, ManagerGate};
 use api::protocol::metric::manager::{CONTROLLERS, IS_LEADER};
 use kube::Client;
 use prometheus::{IntGauge, Opts, Registry};
+use reconcile::drive::{Part, supervise};
 use reconcile::elect::{self, End, Leadership};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
@@ -43,8 +44,6 @@ use self::serve::{Health, Metrics};
 
 /// How long controllers may take to end, before the lease is given back anyway.
 const CONTROLLERS_END: Duration = Duration::from_secs(2);
-/// Pause before a broken part is started again.
-const RESTART: Duration = Duration::from_secs(1);
 
 /// How a manager runs.
 #[derive(Debug, Clone)]
@@ -367,35 +366,6 @@ fn start_controllers(
     working
 }
 
-type Part = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
-
-/// Runs a part until told to stop; one that ends before is started again.
-async fn supervise(
-    name: &'static str,
-    part: impl Fn(CancellationToken) -> Part,
-    stop: CancellationToken,
-) {
-    while !stop.is_cancelled() {
-        // Dropping the set ends the part with us.
-        let mut running = JoinSet::new();
-        running.spawn(part(stop.clone()));
-        let result = running.join_next().await;
-        if stop.is_cancelled() {
-            return;
-        }
-        match result {
-            Some(Err(error)) => {
-                error!(name, %error, "a part of the manager broke; starting it again")
-            }
-            _ => warn!(name, "a part of the manager ended; starting it again"),
-        }
-        tokio::select! {
-            () = sleep(RESTART) => {}
-            () = stop.cancelled() => return,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -417,27 +387,5 @@ mod tests {
                 list.split(',').filter(|word| !word.is_empty()).map(str::to_owned).collect();
             assert_eq!(selects(&words, name), want, "{list:?} and {name}");
         }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_part_that_breaks_is_started_again() {
-        use std::sync::atomic::{AtomicUsize, Ordering};
-        let (starts, stop) = (Arc::new(AtomicUsize::new(0)), CancellationToken::new());
-        let part = {
-            let starts = starts.clone();
-            move |stop: CancellationToken| -> Part {
-                let start = starts.fetch_add(1, Ordering::SeqCst);
-                Box::pin(async move {
-                    assert!(start > 1, "the first two starts fail");
-                    stop.cancelled().await;
-                })
-            }
-        };
-        let running = tokio::spawn(supervise("part", part, stop.clone()));
-        while starts.load(Ordering::SeqCst) < 3 {
-            sleep(Duration::from_millis(100)).await;
-        }
-        stop.cancel();
-        running.await.unwrap();
     }
 }

@@ -14,16 +14,20 @@
 use api::kind::NodeMetric;
 use api::kind::node_metric::NodeMetricSpec;
 use api::protocol::event::source;
+use jiff::Timestamp;
+use kube::api::DeleteParams;
+use reconcile::drive::Controller;
+use reconcile::key::Key;
+use reconcile::queue::Next;
+use reconcile::write::{WriteError, Writer};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::Shared;
 use crate::caches::{Entry, Kind, NodeName};
-use crate::drive::{Controller, SyncError, Writer, drive};
 use crate::instruments::count;
 use crate::intake::InForce;
-use crate::queue::{Next, Queue};
 
 /// What to do about one NodeMetric.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,26 +56,24 @@ pub fn plan(entry: &Entry, in_force: &InForce) -> Plan {
 }
 
 /// Runs until told to stop; writes only while this process leads.
-pub async fn run(shared: Shared, shutdown: CancellationToken) {
-    let writer = Writer::new(&shared, source::NODE_METRIC);
+pub async fn run(shared: Shared, stop: CancellationToken) {
+    let writer = shared.writer().managing(source::NODE_METRIC);
     let controller = NodeMetrics { shared: shared.clone(), writer };
-    drive(&shared, &controller, shutdown).await;
+    shared.drive(&controller, &shared.caches.metrics, &[Kind::Node, Kind::Metric], stop).await;
 }
 
+#[derive(Clone)]
 struct NodeMetrics {
     shared: Shared,
     writer: Writer,
 }
 
 impl Controller for NodeMetrics {
+    type Key = NodeName;
+
     const NAME: &'static str = "nodemetric";
-    const NEEDS: &'static [Kind] = &[Kind::Node, Kind::Metric];
 
-    fn queue(shared: &Shared) -> &Queue {
-        &shared.caches.metrics
-    }
-
-    async fn reconcile(&self, name: &NodeName) -> Result<Next, SyncError> {
+    async fn reconcile(&mut self, name: &NodeName, _: Timestamp) -> Result<Next, WriteError> {
         let Some(in_force) = self.shared.configs.latest() else { return Ok(Next::Settled) };
         let planned = self.shared.caches.with(|world| world.get(name).map(|e| plan(e, &in_force)));
         let Some(plan) = planned else { return Ok(Next::Settled) };
@@ -82,30 +84,31 @@ impl Controller for NodeMetrics {
         let counter = &self.shared.instruments.node_metric_reconcile;
         match &result {
             Ok(()) => count(counter, Ok("")),
-            Err(error) => count(counter, Err(error.reason())),
+            Err(error) => count(counter, Err(error.word())),
         }
         result.map(|()| Next::Settled)
     }
 }
 
 impl NodeMetrics {
-    async fn write(&self, name: &NodeName, plan: Plan) -> Result<(), SyncError> {
+    async fn write(&self, name: &NodeName, plan: Plan) -> Result<(), WriteError> {
+        let key = Key::new("", name);
         match plan {
             Plan::Keep => {}
             Plan::Create(spec) => {
-                let written = self.writer.create(name, &NodeMetric::new(name, spec)).await?;
+                let written = self.writer.create(&NodeMetric::new(name, spec)).await?;
                 self.shared.caches.apply(&written);
                 info!(node = %name, "created the node's NodeMetric");
             }
             Plan::Update(spec) => {
                 // An absent field must go, so the policy is replaced as a whole.
                 let spec = json!({ "spec": replaced(&spec) });
-                let written = self.writer.patch::<NodeMetric>(name, &spec).await?;
+                let written = self.writer.patch::<NodeMetric>(&key, &spec).await?;
                 self.shared.caches.apply(&written);
                 info!(node = %name, "changed how the node is measured");
             }
             Plan::Delete => {
-                self.writer.delete::<NodeMetric>(name).await?;
+                self.writer.delete::<NodeMetric>(&key, DeleteParams::default()).await?;
                 info!(node = %name, "deleted the NodeMetric of a node that is gone");
             }
         }

@@ -16,61 +16,66 @@ mod pacer;
 mod show;
 
 use api::kind::node_topology::ZoneResource;
-use api::kind::{Kept, NodeResourceTopology};
+use api::kind::{Kept, KeptError, NodeResourceTopology};
 use api::protocol::event::{self, source};
 use api::protocol::node::ORIGIN_ALLOCATABLE;
 use api::protocol::resource::{BATCH_CPU, BATCH_MEMORY};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
+use kube::Api;
 use kube::core::{ApiResource, DynamicObject};
-use kube::runtime::events::EventType;
-use kube::{Api, Resource};
 use overcommit::plan::{MetaWrite, Plan, StatusWrite};
 use overcommit::zone::ZoneWrite;
 use parking_lot::Mutex;
+use reconcile::drive::Controller;
+use reconcile::key::Key;
+use reconcile::queue::Next;
+use reconcile::record::Recorder;
+use reconcile::write::{WriteError, Writer};
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
+use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 use units::Quantity;
 
 use crate::Shared;
 use crate::caches::{Kind, NodeName};
-use crate::drive::{Controller, SyncError, Writer, drive, until};
 use crate::instruments::count;
-use crate::queue::{Next, Queue};
 use pacer::Pacer;
 
 /// What flags say about the calculation.
 pub type Options = overcommit::plan::Options;
 
 /// Runs until told to stop; writes only while this process leads.
-pub async fn run(shared: Shared, options: Options, shutdown: CancellationToken) {
-    let writer = Writer::new(&shared, source::NODE_RESOURCE);
-    let (pacer, told) = (Pacer::default(), Mutex::default());
-    let controller = NodeResources { shared: shared.clone(), options, writer, pacer, told };
-    drive(&shared, &controller, shutdown).await;
+pub async fn run(shared: Shared, options: Options, stop: CancellationToken) {
+    let writer = shared.writer().managing(source::NODE_RESOURCE);
+    let (events, recording) = shared.recorder(source::NODE_RESOURCE, stop.clone());
+    let (pacer, told) = (Arc::default(), Arc::default());
+    let controller = NodeResources { shared: shared.clone(), options, writer, events, pacer, told };
+    let needs = [Kind::Node, Kind::Pod, Kind::Metric];
+    let driving = shared.drive(&controller, &shared.caches.resources, &needs, stop);
+    tokio::join!(driving, recording);
 }
 
+#[derive(Clone)]
 struct NodeResources {
     shared: Shared,
     options: Options,
     writer: Writer,
-    pacer: Pacer,
+    events: Recorder,
+    pacer: Arc<Pacer>,
     /// Findings that are on the node as events already.
-    told: Mutex<HashMap<NodeName, Box<[String]>>>,
+    told: Arc<Mutex<HashMap<NodeName, Box<[String]>>>>,
 }
 
 impl Controller for NodeResources {
+    type Key = NodeName;
+
     const NAME: &'static str = "noderesource";
-    const NEEDS: &'static [Kind] = &[Kind::Node, Kind::Pod, Kind::Metric];
 
-    fn queue(shared: &Shared) -> &Queue {
-        &shared.caches.resources
-    }
-
-    async fn reconcile(&self, name: &NodeName) -> Result<Next, SyncError> {
+    async fn reconcile(&mut self, name: &NodeName, now: Timestamp) -> Result<Next, WriteError> {
         let Some(in_force) = self.shared.configs.latest() else { return Ok(Next::Settled) };
-        let now = self.shared.clock.now();
         let caches = &self.shared.caches;
         let plan = caches.with(|world| world.plan(name, &in_force, &self.options, now));
         let Some(plan) = plan else {
@@ -80,20 +85,20 @@ impl Controller for NodeResources {
         };
         show::plan(&self.shared.instruments, name, &plan);
         show::age(&self.shared, name, now);
-        self.tell(name).await;
+        self.tell(name);
         let result = self.write(name, &plan).await;
         let counter = &self.shared.instruments.node_resource_reconcile;
         match &result {
             Ok(_) => count(counter, Ok("")),
-            Err(error) => count(counter, Err(error.reason())),
+            Err(error) => count(counter, Err(error.word())),
         }
         result
     }
 }
 
 impl NodeResources {
-    async fn write(&self, name: &NodeName, plan: &Plan) -> Result<Next, SyncError> {
-        let caches = &self.shared.caches;
+    async fn write(&self, name: &NodeName, plan: &Plan) -> Result<Next, WriteError> {
+        let (caches, key) = (&self.shared.caches, Key::new("", name));
         if plan.is_quiet() {
             debug!(node = %name, standing = ?plan.why.standing, "the node says what it should");
         }
@@ -101,7 +106,7 @@ impl NodeResources {
             self.write_zones(name, &plan.zones).await?;
         }
         if let Some(meta) = &plan.meta {
-            let written = self.writer.patch::<Node>(name, &meta_patch(meta)).await?;
+            let written = self.writer.patch::<Node>(&key, &meta_patch(meta)).await?;
             caches.apply(&written);
             info!(node = %name, "changed what a core of the node is worth");
         }
@@ -118,7 +123,7 @@ impl NodeResources {
                 node.map(|node| node.resource_version.clone())
             });
             let patch = status_patch(status, version.as_deref());
-            let written = self.writer.patch_status::<Node>(name, &patch).await?;
+            let written = self.writer.patch_status::<Node>(&key, &patch).await?;
             caches.apply(&written);
             let why = &plan.why;
             let (batch, mid) = (why.published.map(|batch| batch.shown), why.mid_published);
@@ -127,19 +132,20 @@ impl NodeResources {
         if plan.is_synced || plan.status.is_some() {
             caches.with(|world| world.synced(name, self.shared.clock.now()));
         }
-        Ok(until(plan.look_again, self.shared.clock.now()))
+        Ok(Next::at(plan.look_again, self.shared.clock.now()))
     }
 
     /// Zones belong to the node's agent, which may be writing them too: they are changed in the
     /// object as it is now, and only if it is still that one.
-    async fn write_zones(&self, name: &NodeName, writes: &[ZoneWrite]) -> Result<(), SyncError> {
+    async fn write_zones(&self, name: &NodeName, writes: &[ZoneWrite]) -> Result<(), WriteError> {
         let kind = ApiResource::erase::<NodeResourceTopology>(&());
         let api: Api<DynamicObject> = Api::all_with(self.writer.client.clone(), &kind);
-        let found = self.writer.ask::<NodeResourceTopology, _>("get", name, api.get(name)).await?;
-        let unreadable = |source| SyncError::Unreadable {
-            kind: "NodeResourceTopology",
-            name: name.to_string(),
-            source,
+        let key = Key::new("", name);
+        let found = self.writer.ask("get", &kind.kind, &key, api.get(name)).await?;
+        let unreadable = |source: KeptError| WriteError::Unreadable {
+            kind: kind.kind.clone(),
+            key: key.clone(),
+            source: Box::new(source),
         };
         let mut kept = Kept::<NodeResourceTopology>::read(json!(found)).map_err(unreadable)?;
         for write in writes {
@@ -154,14 +160,14 @@ impl NodeResources {
             return Ok(());
         }
         patch["metadata"]["resourceVersion"] = json!(found.metadata.resource_version);
-        let written = self.writer.patch::<NodeResourceTopology>(name, &patch).await?;
+        let written = self.writer.patch::<NodeResourceTopology>(&key, &patch).await?;
         self.shared.caches.apply(&written);
         info!(node = %name, zones = writes.len(), "changed what the node's zones lend");
         Ok(())
     }
 
     /// Tells the node's owner which of its words are not used, once.
-    async fn tell(&self, name: &NodeName) {
+    fn tell(&self, name: &NodeName) {
         let record = self.shared.caches.with(|world| world.get(name).and_then(|e| e.node.clone()));
         let Some(record) = record else { return };
         let known = self.told.lock().get(name).cloned().unwrap_or_default();
@@ -169,12 +175,9 @@ impl NodeResources {
             return;
         }
         self.told.lock().insert(name.clone(), record.findings.clone());
-        let about = Node { metadata: (*record.meta).clone(), ..Node::default() }.object_ref(&());
+        let node = Node { metadata: (*record.meta).clone(), ..Node::default() };
         for finding in record.findings.iter().filter(|finding| !known.contains(finding)) {
-            let (client, reason) = (&self.writer.client, event::NODE_SETTING);
-            let note = finding.clone();
-            let kind = EventType::Warning;
-            crate::intake::publish(client, &about, source::NODE_RESOURCE, kind, reason, note).await;
+            self.events.warning(&node, event::NODE_SETTING, finding.clone());
         }
     }
 }

@@ -9,17 +9,21 @@ use std::sync::Arc;
 use api::kind::NodeSlo;
 use api::kind::node_slo::NodeSloSpec;
 use api::protocol::event::source;
+use jiff::Timestamp;
+use kube::api::DeleteParams;
+use reconcile::drive::Controller;
+use reconcile::key::Key;
 use reconcile::merge;
+use reconcile::queue::Next;
+use reconcile::write::{WriteError, Writer};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::Shared;
 use crate::caches::{Entry, Kind, NodeName};
-use crate::drive::{Controller, SyncError, Writer, drive};
 use crate::instruments::count;
 use crate::intake::InForce;
-use crate::queue::{Next, Queue};
 
 /// What to do about one NodeSLO.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,26 +49,24 @@ pub fn plan(entry: &Entry, in_force: &InForce) -> Plan {
 }
 
 /// Runs until told to stop; writes only while this process leads.
-pub async fn run(shared: Shared, shutdown: CancellationToken) {
-    let writer = Writer::new(&shared, source::NODE_SLO);
+pub async fn run(shared: Shared, stop: CancellationToken) {
+    let writer = shared.writer().managing(source::NODE_SLO);
     let controller = NodeSlos { shared: shared.clone(), writer };
-    drive(&shared, &controller, shutdown).await;
+    shared.drive(&controller, &shared.caches.slos, &[Kind::Node, Kind::Slo], stop).await;
 }
 
+#[derive(Clone)]
 struct NodeSlos {
     shared: Shared,
     writer: Writer,
 }
 
 impl Controller for NodeSlos {
+    type Key = NodeName;
+
     const NAME: &'static str = "nodeslo";
-    const NEEDS: &'static [Kind] = &[Kind::Node, Kind::Slo];
 
-    fn queue(shared: &Shared) -> &Queue {
-        &shared.caches.slos
-    }
-
-    async fn reconcile(&self, name: &NodeName) -> Result<Next, SyncError> {
+    async fn reconcile(&mut self, name: &NodeName, _: Timestamp) -> Result<Next, WriteError> {
         let Some(in_force) = self.shared.configs.latest() else { return Ok(Next::Settled) };
         let planned = self.shared.caches.with(|world| world.get(name).map(|e| plan(e, &in_force)));
         let Some(plan) = planned else { return Ok(Next::Settled) };
@@ -75,30 +77,31 @@ impl Controller for NodeSlos {
         let counter = &self.shared.instruments.node_slo_reconcile;
         match &result {
             Ok(()) => count(counter, Ok("")),
-            Err(error) => count(counter, Err(error.reason())),
+            Err(error) => count(counter, Err(error.word())),
         }
         result.map(|()| Next::Settled)
     }
 }
 
 impl NodeSlos {
-    async fn write(&self, name: &NodeName, plan: Plan) -> Result<(), SyncError> {
+    async fn write(&self, name: &NodeName, plan: Plan) -> Result<(), WriteError> {
+        let key = Key::new("", name);
         match plan {
             Plan::Keep => {}
             Plan::Create(spec) => {
-                let written = self.writer.create(name, &NodeSlo::new(name, spec)).await?;
+                let written = self.writer.create(&NodeSlo::new(name, spec)).await?;
                 self.shared.caches.apply(&written);
                 info!(node = %name, "created the node's NodeSLO");
             }
             Plan::Update { old, new } => {
                 let Some(change) = merge::diff(&json!(*old), &json!(new)) else { return Ok(()) };
                 let patch = json!({ "spec": change });
-                let written = self.writer.patch::<NodeSlo>(name, &patch).await?;
+                let written = self.writer.patch::<NodeSlo>(&key, &patch).await?;
                 self.shared.caches.apply(&written);
                 info!(node = %name, "changed what the node's agent is told");
             }
             Plan::Delete => {
-                self.writer.delete::<NodeSlo>(name).await?;
+                self.writer.delete::<NodeSlo>(&key, DeleteParams::default()).await?;
                 info!(node = %name, "deleted the NodeSLO of a node that is gone");
             }
         }

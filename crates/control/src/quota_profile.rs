@@ -11,7 +11,6 @@
 //! and says in annotations how much there is in total and how much of it
 //! stands on nodes that take no pods. Deleting the profile leaves the quota.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use api::config::selector::{Labels, Selector};
@@ -26,18 +25,17 @@ use api::protocol::quota::{
 use api::protocol::resource::{CPU, MEMORY};
 use api::resources::amounts;
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{Patch, PatchParams, PostParams};
-use kube::runtime::events::EventType;
-use kube::runtime::watcher::Config;
-use kube::{Api, Resource};
+use kube::Api;
+use reconcile::key::Key;
+use reconcile::record::Recorder;
+use reconcile::watch::{Cache, Watch};
+use reconcile::write::{WriteError, Writer};
 use serde_json::{Map, Value, json};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use units::{Format, Quantity, Ratio, Rounding, Scale};
 
-use crate::intake::publish;
-use crate::mirror::{Mirror, follow};
 use crate::{Shared, fingerprint};
 
 const PERIOD: Duration = Duration::from_secs(10);
@@ -175,125 +173,127 @@ pub fn change(found: &ElasticQuota, wanted: &ElasticQuota) -> Option<Value> {
     }))
 }
 
-#[derive(Debug, Default)]
-struct World {
-    profiles: Arc<Mirror<ElasticQuotaProfile>>,
-    quotas: Arc<Mirror<ElasticQuota>>,
-    nodes: Arc<Mirror<NodeView>>,
+/// What the controller looks at and writes with.
+#[derive(Debug)]
+struct Profiles {
+    profiles: Cache<ElasticQuotaProfile>,
+    quotas: Cache<ElasticQuota>,
+    nodes: Cache<NodeView>,
+    writer: Writer,
+}
+
+impl Profiles {
+    fn new(writer: Writer) -> Self {
+        let (profiles, quotas) = (Cache::optional(), Cache::optional());
+        Self { profiles, quotas, nodes: Cache::optional(), writer }
+    }
 }
 
 /// Runs until told to stop; writes only while this process leads.
 pub async fn run(shared: Shared, shutdown: CancellationToken) {
-    let world = World::default();
-    let stop = || shutdown.clone();
-    let api = || Api::all(shared.client.clone());
-    let nodes: Api<Node> = Api::all(shared.client.clone());
+    let own = Profiles::new(shared.writer());
+    let (events, recording) = shared.recorder(QUOTA_PROFILE, shutdown.clone());
+    let (client, stop) = (|| shared.client.clone(), || shutdown.clone());
     let watching = async {
         tokio::join!(
-            follow(api(), Config::default(), world.profiles.clone(), |profile| profile, stop()),
-            follow(
-                Api::all(shared.client.clone()),
-                Config::default(),
-                world.quotas.clone(),
-                |q| q,
-                stop()
-            ),
-            follow(nodes, Config::default(), world.nodes.clone(), NodeView::from, stop()),
+            own.profiles.clone().follow(Watch::all(Api::all(client()), stop()), |profile| profile),
+            own.quotas.clone().follow(Watch::all(Api::all(client()), stop()), |quota| quota),
+            own.nodes
+                .clone()
+                .follow(Watch::all(Api::<Node>::all(client()), stop()), NodeView::from),
         )
     };
     let working = async {
         let mut leadership = shared.leadership.clone();
-        world.profiles.until_ready().await;
-        world.quotas.until_ready().await;
-        world.nodes.until_ready().await;
+        let mut changes = own.profiles.changes();
+        own.profiles.until_listed().await;
+        own.quotas.until_listed().await;
+        own.nodes.until_listed().await;
         loop {
             leadership.until_held().await;
-            let pause = if reconcile_all(&shared, &world).await { PERIOD } else { RETRY };
+            changes.mark_unchanged();
+            let pause = if own.reconcile_all(&shared, &events).await { PERIOD } else { RETRY };
             tokio::select! {
                 () = sleep(pause) => {}
-                () = world.profiles.until_changed() => {}
+                _ = changes.changed() => {}
             }
         }
     };
-    tokio::select! {
-        _ = watching => {}
-        () = working => {}
-        () = shutdown.cancelled() => {}
-    }
-}
-
-/// True when everything went well.
-async fn reconcile_all(shared: &Shared, world: &World) -> bool {
-    let nodes = world.nodes.all();
-    let mut is_well = true;
-    for (_, profile) in world.profiles.all() {
-        let wanted = wanted(&profile, nodes.iter().map(|(_, node)| &**node));
-        let result = reconcile(shared, world, &profile, &wanted).await;
-        let word = if result.is_ok() { "success" } else { "error" };
-        shared.instruments.reconcile_total.with_label_values(&[CONTROLLER, word]).inc();
-        if let Err((reason, error)) = result {
-            is_well = false;
-            let name = wanted.metadata.name.as_deref().unwrap_or_default();
-            warn!(quota = name, %error, "cannot keep a profile's quota; will try again");
-            let note = format!("quota {name}: {error}");
-            let about = profile.object_ref(&());
-            publish(&shared.client, &about, QUOTA_PROFILE, EventType::Warning, reason, note).await;
+    let working = async {
+        tokio::select! {
+            _ = watching => {}
+            () = working => {}
+            () = shutdown.cancelled() => {}
         }
-    }
-    is_well
+    };
+    tokio::join!(working, recording);
 }
 
-async fn reconcile(
-    shared: &Shared,
-    world: &World,
-    profile: &ElasticQuotaProfile,
-    wanted: &ElasticQuota,
-) -> Result<(), (&'static str, kube::Error)> {
-    let namespace = profile.metadata.namespace.as_deref().unwrap_or_default();
-    if !shared.leadership.is_held() {
-        return Ok(());
+impl Profiles {
+    /// True when everything went well.
+    async fn reconcile_all(&self, shared: &Shared, events: &Recorder) -> bool {
+        let nodes = self.nodes.all();
+        let mut is_well = true;
+        for profile in self.profiles.all() {
+            let wanted = wanted(&profile, nodes.iter().map(|node| &**node));
+            let result = self.reconcile(&profile, &wanted).await;
+            let word = if result.is_ok() { "success" } else { "error" };
+            shared.instruments.reconcile_total.with_label_values(&[CONTROLLER, word]).inc();
+            if let Err((reason, error)) = result {
+                is_well = false;
+                let (name, error) = (&profile.spec.quota_name, error.message());
+                warn!(quota = name, error, "cannot keep a profile's quota; will try again");
+                events.warning(&*profile, reason, format!("quota {name}: {error}"));
+            }
+        }
+        is_well
     }
-    if !TREE_ID.is_present(&profile.metadata) {
-        let api: Api<ElasticQuotaProfile> = Api::namespaced(shared.client.clone(), namespace);
-        let patch = json!({ "metadata": { "labels": { TREE_ID.name: tree_of(profile) } } });
-        let name = profile.metadata.name.as_deref().unwrap_or_default();
-        let patched = api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await;
-        patched.map_err(|error| (UPDATE_QUOTA_FAILED, error))?;
-    }
-    let api: Api<ElasticQuota> = Api::namespaced(shared.client.clone(), namespace);
-    let name = &profile.spec.quota_name;
-    match world.quotas.get(namespace, name) {
-        None => {
-            let created = api.create(&PostParams::default(), wanted).await;
-            match created {
-                Ok(_) => info!(quota = name, "made a profile's quota"),
+
+    async fn reconcile(
+        &self,
+        profile: &ElasticQuotaProfile,
+        wanted: &ElasticQuota,
+    ) -> Result<(), (&'static str, WriteError)> {
+        let not_updated = |error| (UPDATE_QUOTA_FAILED, error);
+        if !self.writer.leads() {
+            return Ok(());
+        }
+        let own = Key::of(profile);
+        if !TREE_ID.is_present(&profile.metadata) {
+            let patch = json!({ "metadata": { "labels": { TREE_ID.name: tree_of(profile) } } });
+            let patched = self.writer.patch::<ElasticQuotaProfile>(&own, &patch).await;
+            patched.map_err(not_updated)?;
+        }
+        let key = Key::new(&own.namespace, &profile.spec.quota_name);
+        match self.quotas.get(&key) {
+            None => match self.writer.create(wanted).await {
+                Ok(_) => info!(quota = key.name, "made a profile's quota"),
                 // The watch has not told us yet; the next round compares.
-                Err(kube::Error::Api(status)) if status.code == 409 => {}
+                Err(error) if error.is_conflict() => {}
                 Err(error) => {
                     // So does our own admission, before the API server can say that there is one.
-                    let found = api.get_opt(name).await;
+                    let found = self.writer.get::<ElasticQuota>(&key).await;
                     if !found.is_ok_and(|found| found.is_some()) {
                         return Err((CREATE_QUOTA_FAILED, error));
                     }
                 }
+            },
+            Some(found) => {
+                if let Some(patch) = change(&found, wanted) {
+                    let patched = self.writer.patch::<ElasticQuota>(&key, &patch).await;
+                    patched.map_err(not_updated)?;
+                }
             }
         }
-        Some(found) => {
-            if let Some(patch) = change(&found, wanted) {
-                let patched = api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await;
-                patched.map_err(|error| (UPDATE_QUOTA_FAILED, error))?;
-            }
-        }
+        Ok(())
     }
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use prometheus::Registry;
+    use reconcile::elect::Leadership;
 
     use super::*;
-    use crate::instruments::Instruments;
 
     fn profile(ratio: Option<&str>) -> ElasticQuotaProfile {
         serde_json::from_value(json!({
@@ -389,17 +389,9 @@ mod tests {
     #[tokio::test]
     async fn a_quota_that_the_watch_has_not_told_of_is_no_failure() {
         for (is_there, want) in [(true, true), (false, false)] {
-            let shared = Shared {
-                client: refusing(is_there),
-                caches: crate::caches::Caches::new(),
-                configs: crate::intake::channel().1,
-                leadership: reconcile::elect::Leadership::alone(),
-                instruments: Instruments::register(&Registry::new()).unwrap(),
-                clock: crate::Clock::system(),
-                patience: crate::shared::PATIENCE,
-            };
+            let writer = Writer::new(refusing(is_there), Leadership::alone());
             let quota = wanted(&profile(None), &nodes());
-            let kept = reconcile(&shared, &World::default(), &profile(None), &quota).await;
+            let kept = Profiles::new(writer).reconcile(&profile(None), &quota).await;
             assert_eq!(kept.is_ok(), want, "there: {is_there}");
         }
     }

@@ -49,6 +49,7 @@ use api::scheduler::{Configuration, Lease, Point, Profile, merge};
 use kube::Client;
 use prometheus::Registry;
 use reconcile::elect::{self, End, Leadership};
+use reconcile::write::Writer;
 use sched::scheduler::{Options as EngineOptions, ProfileError, Scheduler as Engine};
 use serde_json::{Map, Value, json};
 use tokio::net::TcpListener;
@@ -393,9 +394,7 @@ fn hands(
     stop: &CancellationToken,
 ) -> Hands {
     Hands {
-        client: client.clone(),
-        leadership: leadership.clone(),
-        patience: options.request_timeout,
+        writer: Writer::new(client.clone(), leadership.clone()).waiting(options.request_timeout),
         volume_patience: volume_patience(&options.configuration),
         looks_again: options.gates.is_on(SchedulerGate::DynamicSchedulerCheck),
         extenders: extenders.clone(),

@@ -132,17 +132,3 @@ impl Rejection {
         parts.join(", ")
     }
 }
-
-/// The event's note is cut to what the API server stores.
-pub fn truncate_note(message: &str) -> String {
-    const LIMIT: usize = 1024;
-    const TAIL: &str = " ...";
-    if message.len() <= LIMIT {
-        return message.to_owned();
-    }
-    let mut end = LIMIT - TAIL.len();
-    while !message.is_char_boundary(end) {
-        end -= 1;
-    }
-    format!("{}{TAIL}", &message[..end])
-}

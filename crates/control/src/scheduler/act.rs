@@ -12,7 +12,6 @@
 //! itself, repeated until there is an answer; as long as it is unknown, the pod keeps its room. A
 //! conflict is looked at in the same way: the pod was bound, is going, or is another one by now.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,14 +22,13 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time as WireTime};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::Status;
-use kube::{Api, Client};
-use reconcile::elect::Leadership;
+use reconcile::key::Key;
+use reconcile::write::{Kind, WriteError, Writer};
 use sched::plugin::Patch as PodPatch;
 use sched::profile::Point;
 use sched::scheduler::{BindFailure, PodClaim, PodRef, Victim, VolumeWork};
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
@@ -49,10 +47,7 @@ const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 /// Writes for the leader.
 #[derive(Clone)]
 pub(super) struct Hands {
-    pub(super) client: Client,
-    pub(super) leadership: Leadership,
-    /// How long one request may take.
-    pub(super) patience: Duration,
+    pub(super) writer: Writer,
     /// How long volumes may take.
     pub(super) volume_patience: Duration,
     /// Write nothing onto a pod that is not ours any more.
@@ -76,43 +71,19 @@ pub(super) struct Task<'a> {
     pub(super) binder: Option<usize>,
 }
 
-/// Why a request came to nothing.
-#[derive(Debug)]
-enum Failure {
-    /// The API server said no.
-    Refused(Box<Status>),
-    /// Nobody knows whether it was done.
-    Unclear(String),
-    /// Another replica leads, or we are stopping: nothing was sent.
-    Idle,
+/// The API server's no; none when nobody knows whether the request was carried out.
+fn code(error: &WriteError) -> Option<u16> {
+    error.status().filter(|_| !error.is_unclear()).map(|status| status.code)
 }
 
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Refused(status) => f.write_str(&status.message),
-            Self::Unclear(text) => f.write_str(text),
-            Self::Idle => f.write_str("this process no longer leads"),
-        }
-    }
+/// Worth trying again as it is.
+fn is_passing(error: &WriteError) -> bool {
+    error.is_unclear() || matches!(code(error), Some(409 | 429))
 }
 
-impl Failure {
-    fn code(&self) -> Option<u16> {
-        match self {
-            Self::Refused(status) => Some(status.code),
-            Self::Unclear(_) | Self::Idle => None,
-        }
-    }
-
-    /// Worth trying again as it is.
-    fn is_passing(&self) -> bool {
-        match self {
-            Self::Refused(status) => matches!(status.code, 409 | 429),
-            Self::Unclear(_) => true,
-            Self::Idle => false,
-        }
-    }
+/// In the words of the API server.
+fn failed(error: &WriteError) -> BindFailure {
+    BindFailure::Error(error.message())
 }
 
 /// What is known of a pod after a binding whose answer did not say.
@@ -123,33 +94,20 @@ enum Sight {
 }
 
 impl Hands {
-    /// One request, if we lead, within its time.
-    async fn send<T>(&self, request: impl Future<Output = kube::Result<T>>) -> Result<T, Failure> {
-        if !self.leadership.is_held() {
-            return Err(Failure::Idle);
-        }
-        match timeout(self.patience, request).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(kube::Error::Api(status))) if status.code < 500 => Err(Failure::Refused(status)),
-            Ok(Err(error)) => Err(Failure::Unclear(error.to_string())),
-            Err(_) => Err(Failure::Unclear("the API server does not answer".to_owned())),
-        }
+    /// The object as it is now, if we lead.
+    async fn get<K: Kind>(&self, key: &Key) -> Result<Option<K>, WriteError> {
+        let api = self.writer.api::<K>(key);
+        self.writer.send("get", &K::kind(&()), key, api.get_opt(&key.name)).await
     }
 
     /// A merge patch, tried again when it failed in passing. Patching twice is harmless.
-    async fn patch<K: Clone + DeserializeOwned + fmt::Debug>(
-        &self,
-        api: &Api<K>,
-        name: &str,
-        patch: &Value,
-    ) -> Result<K, Failure> {
-        let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+    async fn patch<K: Kind>(&self, key: &Key, patch: &Value) -> Result<K, WriteError> {
         let mut pause = FIRST_PAUSE;
         let mut tries = 1;
         loop {
-            match self.send(api.patch(name, &params, &patch)).await {
-                Err(failure) if failure.is_passing() && tries < TRIES => {
-                    debug!(name, %failure, "patching again");
+            match self.writer.patch(key, patch).await {
+                Err(error) if is_passing(&error) && tries < TRIES => {
+                    debug!(object = %key, error = error.message(), "patching again");
                     tries += 1;
                     self.rest(&mut pause).await;
                 }
@@ -165,10 +123,6 @@ impl Hands {
             () = sleep(*pause) => {}
         }
         *pause = (*pause * 2).min(LAST_PAUSE);
-    }
-
-    fn pods(&self, namespace: &str) -> Api<Pod> {
-        Api::namespaced(self.client.clone(), namespace)
     }
 
     /// Writes what plugins want written, prepares volumes and binds.
@@ -216,10 +170,10 @@ impl Hands {
     /// Is the pod still there, and still ours? It may have been given to another scheduler by its
     /// label since it was decided.
     async fn check(&self, pod: &PodRef, profile: &str) -> Result<(), BindFailure> {
-        let found = match self.send(self.pods(&pod.namespace).get_opt(&pod.name)).await {
+        let found = match self.get::<Pod>(&key_of(pod)).await {
             Ok(Some(found)) => found,
             Ok(None) => return Err(BindFailure::Gone),
-            Err(failure) => return Err(BindFailure::Error(failure.to_string())),
+            Err(error) => return Err(failed(&error)),
         };
         let is_ours = scheduler_of(&found) == profile;
         match sight(&found, pod) {
@@ -230,8 +184,8 @@ impl Hands {
 
     /// An extender binds. When it does not say that it did, the pod itself is looked at.
     async fn let_bind(&self, at: usize, pod: &PodRef, node: &str) -> Result<(), BindFailure> {
-        if !self.leadership.is_held() {
-            return Err(BindFailure::Error(Failure::Idle.to_string()));
+        if !self.writer.leads() {
+            return Err(failed(&WriteError::NotLeading));
         }
         let Err(error) = self.extenders.bind(at, pod, node).await else { return Ok(()) };
         match self.look(pod).await {
@@ -249,12 +203,11 @@ impl Hands {
         if !patch.labels.is_empty() {
             metadata["labels"] = json!(patch.labels);
         }
-        let pods = self.pods(&pod.namespace);
-        match self.patch(&pods, &pod.name, &json!({"metadata": metadata})).await {
+        match self.patch::<Pod>(&key_of(pod), &json!({"metadata": metadata})).await {
             Ok(found) if found.metadata.deletion_timestamp.is_some() => Err(BindFailure::Gone),
             Ok(_) => Ok(()),
-            Err(failure) if matches!(failure.code(), Some(404 | 409)) => Err(BindFailure::Gone),
-            Err(failure) => Err(BindFailure::Error(failure.to_string())),
+            Err(error) if matches!(code(&error), Some(404 | 409)) => Err(BindFailure::Gone),
+            Err(error) => Err(failed(&error)),
         }
     }
 
@@ -267,9 +220,9 @@ impl Hands {
         node: &str,
         version: &str,
     ) -> Result<(), BindFailure> {
-        let Err(failure) = self.post(pod, node, Some(version)).await else { return Ok(()) };
-        let is_conflict = failure.code() == Some(409);
-        match self.settle(pod, node, failure).await {
+        let Err(error) = self.post(pod, node, Some(version)).await else { return Ok(()) };
+        let is_conflict = code(&error) == Some(409);
+        match self.settle(pod, node, &error).await {
             Err(BindFailure::Error(_)) if is_conflict => {
                 self.check(pod, profile).await?;
                 self.bind(pod, node).await
@@ -281,43 +234,54 @@ impl Hands {
     async fn bind(&self, pod: &PodRef, node: &str) -> Result<(), BindFailure> {
         match self.post(pod, node, None).await {
             Ok(()) => Ok(()),
-            Err(failure) => self.settle(pod, node, failure).await,
+            Err(error) => self.settle(pod, node, &error).await,
         }
     }
 
     /// Sends a binding, which may hold for one version only.
-    async fn post(&self, pod: &PodRef, node: &str, version: Option<&str>) -> Result<(), Failure> {
-        let binding = binding(pod, node, version);
-        let (pods, params) = (self.pods(&pod.namespace), PostParams::default());
+    async fn post(
+        &self,
+        pod: &PodRef,
+        node: &str,
+        version: Option<&str>,
+    ) -> Result<(), WriteError> {
+        let (key, binding) = (key_of(pod), binding(pod, node, version));
+        let (pods, params) = (self.writer.api::<Pod>(&key), PostParams::default());
         let sent = pods.create_subresource::<_, Status>("binding", &pod.name, &params, &binding);
-        self.send(sent).await.map(drop)
+        self.writer.send("bind", "Pod", &key, sent).await.map(drop)
     }
 
     /// What a binding that was not acknowledged came to.
-    async fn settle(&self, pod: &PodRef, node: &str, failure: Failure) -> Result<(), BindFailure> {
-        match failure.code() {
+    async fn settle(
+        &self,
+        pod: &PodRef,
+        node: &str,
+        error: &WriteError,
+    ) -> Result<(), BindFailure> {
+        match code(error) {
             Some(404) => return Err(BindFailure::Gone),
-            Some(409) | None if !matches!(failure, Failure::Idle) => {}
-            _ => return Err(BindFailure::Error(failure.to_string())),
+            Some(409) => {}
+            None if error.is_unclear() => {}
+            _ => return Err(failed(error)),
         }
         match self.look(pod).await {
             Some(Sight::BoundTo(other)) if other == node => Ok(()),
             Some(Sight::BoundTo(_) | Sight::Gone) => Err(BindFailure::Gone),
-            Some(Sight::Free) | None => Err(BindFailure::Error(failure.to_string())),
+            Some(Sight::Free) | None => Err(failed(error)),
         }
     }
 
     /// Where the pod is now; asked until there is an answer. `None` when we stop asking.
     async fn look(&self, pod: &PodRef) -> Option<Sight> {
-        let pods = self.pods(&pod.namespace);
-        let mut pause = FIRST_PAUSE;
+        let (key, mut pause) = (key_of(pod), FIRST_PAUSE);
         while !self.stop.is_cancelled() {
-            match self.send(pods.get_opt(&pod.name)).await {
+            match self.get::<Pod>(&key).await {
                 Ok(None) => return Some(Sight::Gone),
                 Ok(Some(found)) => return Some(sight(&found, pod)),
-                Err(Failure::Idle) => return None,
-                Err(failure) => {
-                    warn!(pod = %name(pod), %failure, "cannot tell whether the pod was bound");
+                Err(WriteError::NotLeading) => return None,
+                Err(error) => {
+                    let error = error.message();
+                    warn!(pod = %key, error, "cannot tell whether the pod was bound");
                 }
             }
             self.rest(&mut pause).await;
@@ -327,18 +291,19 @@ impl Hands {
 
     /// Claims get their volumes, or the node for which one shall be made; then we wait for them.
     async fn prepare(&self, node: &str, work: &VolumeWork) -> Result<(), BindFailure> {
-        let refuse = |failure: Failure| BindFailure::Error(failure.to_string());
-        let volumes: Api<PersistentVolume> = Api::all(self.client.clone());
+        let refuse = |error: WriteError| failed(&error);
         for (volume, claim) in &work.bind {
             let claim_ref = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
                 "namespace": claim.namespace, "name": claim.name});
             let patch = json!({"spec": {"claimRef": claim_ref}});
-            self.patch(&volumes, volume, &patch).await.map_err(refuse)?;
+            let key = Key::new("", volume);
+            self.patch::<PersistentVolume>(&key, &patch).await.map_err(refuse)?;
         }
         for claim in &work.provision {
             let annotations = json!({SELECTED_NODE: node});
             let patch = json!({"metadata": {"annotations": annotations}});
-            self.patch(&self.claims(claim), &claim.name, &patch).await.map_err(refuse)?;
+            let key = Key::new(&claim.namespace, &claim.name);
+            self.patch::<PersistentVolumeClaim>(&key, &patch).await.map_err(refuse)?;
         }
         let deadline = Instant::now() + self.volume_patience;
         let bound = work.bind.iter().map(|(_, claim)| (claim, false));
@@ -348,10 +313,6 @@ impl Hands {
         Ok(())
     }
 
-    fn claims(&self, claim: &PodClaim) -> Api<PersistentVolumeClaim> {
-        Api::namespaced(self.client.clone(), &claim.namespace)
-    }
-
     async fn until_bound(
         &self,
         claim: &PodClaim,
@@ -359,11 +320,12 @@ impl Hands {
         deadline: Instant,
     ) -> Result<(), BindFailure> {
         let rejected = |reason: String| BindFailure::Rejected { plugin: "VolumeBinding", reason };
+        let key = Key::new(&claim.namespace, &claim.name);
         loop {
-            let found = match self.send(self.claims(claim).get_opt(&claim.name)).await {
+            let found = match self.get::<PersistentVolumeClaim>(&key).await {
                 Ok(None) => return Err(rejected(format!("claim {} is gone", claim.name))),
                 Ok(Some(found)) => Some(found),
-                Err(Failure::Idle) => return Err(BindFailure::Error(Failure::Idle.to_string())),
+                Err(error @ WriteError::NotLeading) => return Err(failed(&error)),
                 Err(_) => None,
             };
             if let Some(found) = found {
@@ -389,13 +351,15 @@ impl Hands {
     /// Writes a pod's condition and nomination. False when it did not arrive.
     pub(super) async fn tell(&self, pod: &PodRef, status: &Value) -> bool {
         let patch = Patch::Strategic(json!({"metadata": {"uid": &*pod.uid}, "status": status}));
-        let (pods, params) = (self.pods(&pod.namespace), PatchParams::default());
-        match self.send(pods.patch_status(&pod.name, &params, &patch)).await {
+        let (key, params) = (key_of(pod), PatchParams::default());
+        let api = self.writer.api::<Pod>(&key);
+        let patching = api.patch_status(&pod.name, &params, &patch);
+        match self.writer.send("patch the status of", "Pod", &key, patching).await {
             Ok(_) => true,
             // Gone, or another pod of that name.
-            Err(failure) if matches!(failure.code(), Some(404 | 409)) => true,
-            Err(failure) => {
-                warn!(pod = %name(pod), %failure, "cannot write the status of a pod");
+            Err(error) if matches!(code(&error), Some(404 | 409)) => true,
+            Err(error) => {
+                warn!(pod = %key, error = error.message(), "cannot write the status of a pod");
                 false
             }
         }
@@ -412,19 +376,19 @@ impl Hands {
         let preconditions =
             Preconditions { uid: Some(pod.uid.to_string()), resource_version: None };
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-        let pods = self.pods(&pod.namespace);
-        let mut pause = FIRST_PAUSE;
+        let (key, mut pause) = (key_of(pod), FIRST_PAUSE);
         for _ in 0..TRIES {
-            match self.send(pods.delete(&pod.name, &params)).await {
-                Ok(_) => return true,
-                // Gone already, or replaced by another of the same name.
-                Err(failure) if matches!(failure.code(), Some(404 | 409)) => return true,
-                Err(Failure::Unclear(error)) => {
-                    warn!(pod = %name(pod), %error, "cannot delete a victim; will try again");
+            match self.writer.delete::<Pod>(&key, params.clone()).await {
+                Ok(()) => return true,
+                // Replaced by another of the same name.
+                Err(error) if code(&error) == Some(409) => return true,
+                Err(error) if error.is_unclear() => {
+                    let error = error.message();
+                    warn!(pod = %key, error, "cannot delete a victim; will try again");
                     self.rest(&mut pause).await;
                 }
-                Err(failure) => {
-                    warn!(pod = %name(pod), %failure, "cannot delete a victim");
+                Err(error) => {
+                    warn!(pod = %key, error = error.message(), "cannot delete a victim");
                     return false;
                 }
             }
@@ -445,8 +409,8 @@ fn sight(found: &Pod, asked: &PodRef) -> Sight {
     }
 }
 
-fn name(pod: &PodRef) -> String {
-    format!("{}/{}", pod.namespace, pod.name)
+fn key_of(pod: &PodRef) -> Key {
+    Key::new(&pod.namespace, &pod.name)
 }
 
 fn binding(pod: &PodRef, node: &str, version: Option<&str>) -> Binding {

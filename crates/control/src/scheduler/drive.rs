@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use api::protocol::event::action;
 use api::protocol::event::{FAILED_SCHEDULING, PREEMPTED, SCHEDULED};
 use reconcile::elect::Leadership;
+use reconcile::record::Recorder;
 use sched::Time;
 use sched::scheduler::{
     Answer, AskRoom, Attempt, BindFailure, Change, Nominate, Outcome, Place, PodRef, Reject,
@@ -38,7 +39,7 @@ use super::extender::{Extenders, Objects};
 use super::feed::{self, Item, KINDS};
 use super::instruments::Instruments;
 use super::monitor::Monitor;
-use super::notes::{Note, Notes};
+use super::notes::note;
 use super::pending::Pending;
 use super::sample::{self, Sample};
 use super::versions::Versions;
@@ -98,7 +99,7 @@ enum Done {
 pub(super) struct Parts {
     pub(super) engine: Scheduler,
     pub(super) hands: Hands,
-    pub(super) notes: Notes,
+    pub(super) notes: Recorder,
     pub(super) instruments: Instruments,
     pub(super) clock: Clock,
     pub(super) leadership: Leadership,
@@ -213,7 +214,8 @@ impl Driver {
             return false;
         }
         if self.parts.barrier.begin(self.now()) {
-            let (client, lease) = (self.parts.hands.client.clone(), self.parts.lease.clone());
+            let (client, lease) =
+                (self.parts.hands.writer.client.clone(), self.parts.lease.clone());
             let (settings, now) = (self.parts.barrier.settings(), self.parts.clock.now());
             self.work.spawn(async move {
                 Done::Barrier { version: barrier::write(client, settings, lease, now).await }
@@ -450,14 +452,9 @@ impl Driver {
                 if hands.evict(victim, &scheduler_name, clock.now()).await {
                     info!(pod = victim.pod.name, node, preemptor = pod.name, "preempted a pod");
                     leaving.push(victim.pod.uid.clone());
-                    notes.send(Note {
-                        about: victim.pod.clone(),
-                        source: scheduler_name.clone(),
-                        is_warning: false,
-                        reason: PREEMPTED,
-                        action: PREEMPTING,
-                        text: format!("Preempted by pod {} on node {node}", pod.uid),
-                    });
+                    let text = format!("Preempted by pod {} on node {node}", pod.uid);
+                    let profile = scheduler_name.clone();
+                    notes.send(note(&victim.pod, profile, false, PREEMPTED, PREEMPTING, text));
                 } else {
                     is_done = false;
                 }
@@ -475,14 +472,8 @@ impl Driver {
         message: &str,
         nominate: &Nominate,
     ) {
-        self.parts.notes.send(Note {
-            about: pod.clone(),
-            source: profile.to_owned(),
-            is_warning: true,
-            reason: FAILED_SCHEDULING,
-            action: SCHEDULING,
-            text: message.to_owned(),
-        });
+        let (own, text) = (profile.to_owned(), message.to_owned());
+        self.parts.notes.send(note(pod, own, true, FAILED_SCHEDULING, SCHEDULING, text));
         let now = self.parts.clock.now();
         if let Some(status) = self.pending.news(&pod.uid, reason, message, nominate, now) {
             self.tell(pod.clone(), status);
@@ -566,14 +557,9 @@ impl Driver {
                 self.parts.instruments.placed(attempts, waited);
                 self.parts.engine.bound(&pod.uid, now);
                 debug!(pod = name, node = place.node, "bound a pod");
-                self.parts.notes.send(Note {
-                    text: format!("Successfully assigned {name} to {}", place.node),
-                    about: pod,
-                    source: scheduler_name,
-                    is_warning: false,
-                    reason: SCHEDULED,
-                    action: action::BINDING,
-                });
+                let text = format!("Successfully assigned {name} to {}", place.node);
+                let binding = action::BINDING;
+                self.parts.notes.send(note(&pod, scheduler_name, false, SCHEDULED, binding, text));
             }
             Err(failure) => {
                 warn!(pod = name, node = place.node, ?failure, "cannot bind a pod");

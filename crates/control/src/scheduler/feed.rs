@@ -8,13 +8,10 @@
 //!
 //! A kind that the API server does not serve counts as listed and empty; it is asked for again.
 
-use std::collections::HashSet;
 use std::fmt::Debug;
-use std::pin::pin;
 use std::sync::Arc;
 
 use api::kind::{NodeMetric, NodeResourceTopology};
-use futures::StreamExt;
 use k8s_openapi::api::apps::v1::{ReplicaSet, StatefulSet};
 use k8s_openapi::api::core::v1::{
     Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController, Service,
@@ -23,17 +20,13 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::{
     CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment,
 };
-use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, Resource};
+use reconcile::watch::{Config, Difference, Differences, ObjectId, Update as Heard, Watch};
 use sched::scheduler::{Change, Key, Update};
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, warn};
-
-use crate::mirror::is_unserved;
 
 /// Pods that are done take no room and want none.
 const LIVING: &str = "status.phase!=Succeeded,status.phase!=Failed";
@@ -110,146 +103,36 @@ told! {
 }
 
 async fn follow<K: Told>(client: Client, items: mpsc::Sender<Item>, stop: CancellationToken) {
-    let kind = K::kind(&());
-    let config = match kind.as_ref() {
-        "Pod" => watcher::Config::default().fields(LIVING),
-        _ => watcher::Config::default(),
+    let config = match K::kind(&()).as_ref() {
+        "Pod" => Config::default().fields(LIVING),
+        _ => Config::default(),
     };
-    let events = watcher(Api::<K>::all(client), config).default_backoff();
-    let mut events = pin!(events.take_until(stop.cancelled_owned()));
-    let mut known = Known::default();
-    let (mut is_listed, mut is_away) = (false, false);
-    while let Some(event) = events.next().await {
+    let mut watch = Watch::new(Api::<K>::all(client), config, stop);
+    let (mut differences, mut is_listed) = (Differences::default(), false);
+    while let Some(update) = watch.next().await {
+        let is_complete = match &update {
+            Heard::Listed => true,
+            Heard::Refused(refusal) => refusal.is_unserved,
+            Heard::Relist | Heard::Applied(_) | Heard::Deleted(_) => false,
+        };
         let mut out = Vec::new();
-        match event {
-            Ok(event) => {
-                is_away = false;
-                let is_complete = matches!(event, Event::InitDone);
-                known.tell(event, &mut out);
-                if is_complete && !is_listed {
-                    is_listed = true;
-                    out.push(Item::Listed);
+        differences.take(update, |difference| {
+            let update = match difference {
+                Difference::Applied(object) => Update::Upsert(Arc::new(object)),
+                Difference::Gone(ObjectId { namespace, name, uid }) => {
+                    let uid = Some(uid).filter(|uid| !uid.is_empty());
+                    Update::Delete(Key { namespace, name, uid })
                 }
-            }
-            Err(error) if is_unserved(&error) => {
-                if !is_listed {
-                    is_listed = true;
-                    debug!(%kind, "the API server does not serve this kind");
-                    out.push(Item::Listed);
-                }
-            }
-            Err(error) => {
-                if !is_away {
-                    warn!(%kind, %error, "cannot watch; what is known stays");
-                }
-                is_away = true;
-            }
+            };
+            out.push(Item::Change(K::change(update)));
+        });
+        if is_complete && !std::mem::replace(&mut is_listed, true) {
+            out.push(Item::Listed);
         }
         for item in out {
             if items.send(item).await.is_err() {
                 return;
             }
         }
-    }
-}
-
-/// Which objects of a kind were told, as `namespace/name/uid`.
-#[derive(Debug, Default)]
-struct Known {
-    told: HashSet<Box<str>>,
-    /// Seen in the list that is arriving; `None` between lists.
-    arriving: Option<HashSet<Box<str>>>,
-}
-
-impl Known {
-    fn tell<K: Told>(&mut self, event: Event<K>, out: &mut Vec<Item>) {
-        let upsert = |object: K| Item::Change(K::change(Update::Upsert(Arc::new(object))));
-        match event {
-            Event::Init => self.arriving = Some(HashSet::new()),
-            Event::InitApply(object) => {
-                let name = name_of(&object);
-                if let Some(arriving) = &mut self.arriving {
-                    arriving.insert(name.clone());
-                }
-                self.told.insert(name);
-                out.push(upsert(object));
-            }
-            Event::InitDone => {
-                let Some(arriving) = self.arriving.take() else { return };
-                for gone in self.told.difference(&arriving) {
-                    out.push(Item::Change(K::change(Update::Delete(key_of(gone)))));
-                }
-                self.told = arriving;
-            }
-            Event::Apply(object) => {
-                self.told.insert(name_of(&object));
-                out.push(upsert(object));
-            }
-            Event::Delete(object) => {
-                let name = name_of(&object);
-                self.told.remove(&name);
-                out.push(Item::Change(K::change(Update::Delete(key_of(&name)))));
-            }
-        }
-    }
-}
-
-fn name_of(object: &impl Resource) -> Box<str> {
-    let meta = object.meta();
-    let text = |text: &Option<String>| text.clone().unwrap_or_default();
-    format!("{}/{}/{}", text(&meta.namespace), text(&meta.name), text(&meta.uid)).into()
-}
-
-fn key_of(name: &str) -> Key {
-    let mut parts = name.splitn(3, '/');
-    let mut part = || parts.next().unwrap_or_default().to_owned();
-    let (namespace, name, uid) = (part(), part(), part());
-    Key { namespace, name, uid: Some(uid).filter(|uid| !uid.is_empty()) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn node(name: &str, uid: &str) -> Node {
-        let mut node = Node::default();
-        node.metadata.name = Some(name.to_owned());
-        node.metadata.uid = Some(uid.to_owned());
-        node
-    }
-
-    fn brief(items: &[Item]) -> Vec<String> {
-        let words = |item: &Item| match item {
-            Item::Change(Change::Node(Update::Upsert(node))) => format!("+{}", name_of(&**node)),
-            Item::Change(Change::Node(Update::Delete(key))) => {
-                format!("-{}/{}", key.name, key.uid.clone().unwrap_or_default())
-            }
-            other => format!("{other:?}"),
-        };
-        items.iter().map(words).collect()
-    }
-
-    #[test]
-    fn what_a_second_list_lacks_is_deleted() {
-        let mut known = Known::default();
-        let mut out = Vec::new();
-        for event in [
-            Event::Init,
-            Event::InitApply(node("a", "1")),
-            Event::InitApply(node("b", "2")),
-            Event::InitDone,
-            Event::Apply(node("c", "3")),
-            Event::Delete(node("b", "2")),
-        ] {
-            known.tell(event, &mut out);
-        }
-        assert_eq!(brief(&out), ["+/a/1", "+/b/2", "+/c/3", "-b/2"]);
-        out.clear();
-        // The watch was away: `a` was made anew, `c` is gone.
-        for event in [Event::Init, Event::InitApply(node("a", "4")), Event::InitDone] {
-            known.tell(event, &mut out);
-        }
-        out[1..].sort_by_key(|item| format!("{item:?}"));
-        assert_eq!(brief(&out), ["+/a/4", "-a/1", "-c/3"]);
     }
 }

@@ -10,24 +10,25 @@ use api::kind::{ClusterColocationProfile, ElasticQuota, ElasticQuotaProfile};
 use api::protocol::quota::SHARED_WEIGHT;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
-use kube::runtime::watcher::Config;
 use kube::{Api, Client};
 use parking_lot::Mutex;
 use prometheus::GaugeVec;
+use reconcile::key::Key;
+use reconcile::watch::{Cache, Watch};
+use reconcile::write::Kind;
 use tokio_util::sync::CancellationToken;
 use units::{Rounding, Scale};
 
 use crate::admission::profile::{PriorityClasses, PriorityFacts, Profile};
-use crate::mirror::{Mirror, follow};
 
 /// Mirrors of what admission looks at.
 #[derive(Debug)]
 pub(super) struct Knowledge {
-    profiles: Arc<Mirror<ClusterColocationProfile>>,
-    namespaces: Arc<Mirror<Labels>>,
-    priority_classes: Arc<Mirror<PriorityFacts>>,
-    quotas: Arc<Mirror<ElasticQuota>>,
-    quota_profiles: Arc<Mirror<ElasticQuotaProfile>>,
+    profiles: Cache<ClusterColocationProfile>,
+    namespaces: Cache<Labels>,
+    priority_classes: Cache<PriorityFacts>,
+    quotas: Cache<ElasticQuota>,
+    quota_profiles: Cache<ElasticQuotaProfile>,
     prepared: Mutex<Option<(u64, Arc<Prepared>)>>,
     shared_weight: GaugeVec,
 }
@@ -44,11 +45,11 @@ pub(super) struct Prepared {
 impl Knowledge {
     pub(super) fn new(shared_weight: GaugeVec) -> Self {
         Self {
-            profiles: Arc::default(),
-            namespaces: Arc::default(),
-            priority_classes: Arc::default(),
-            quotas: Arc::default(),
-            quota_profiles: Arc::default(),
+            profiles: Cache::optional(),
+            namespaces: Cache::optional(),
+            priority_classes: Cache::optional(),
+            quotas: Cache::optional(),
+            quota_profiles: Cache::optional(),
             prepared: Mutex::default(),
             shared_weight,
         }
@@ -56,37 +57,36 @@ impl Knowledge {
 
     /// Follows the cluster until told to stop.
     pub(super) async fn follow(&self, client: Client, shutdown: CancellationToken) {
-        let all = Config::default;
         let stop = || shutdown.clone();
         tokio::join!(
-            follow(Api::all(client.clone()), all(), self.profiles.clone(), own, stop()),
-            follow(Api::all(client.clone()), all(), self.namespaces.clone(), labels, stop()),
-            follow(Api::all(client.clone()), all(), self.priority_classes.clone(), facts, stop()),
-            follow(Api::all(client.clone()), all(), self.quotas.clone(), own, stop()),
-            follow(Api::all(client), all(), self.quota_profiles.clone(), own, stop()),
+            follow(&self.profiles, Api::all(client.clone()), own, stop()),
+            follow(&self.namespaces, Api::all(client.clone()), labels, stop()),
+            follow(&self.priority_classes, Api::all(client.clone()), facts, stop()),
+            follow(&self.quotas, Api::all(client.clone()), own, stop()),
+            follow(&self.quota_profiles, Api::all(client), own, stop()),
         );
     }
 
     /// Has everything that exists been told once?
     pub(super) fn is_ready(&self) -> bool {
-        self.profiles.is_ready()
-            && self.namespaces.is_ready()
-            && self.priority_classes.is_ready()
-            && self.quotas.is_ready()
-            && self.quota_profiles.is_ready()
+        self.profiles.is_listed()
+            && self.namespaces.is_listed()
+            && self.priority_classes.is_listed()
+            && self.quotas.is_listed()
+            && self.quota_profiles.is_listed()
     }
 
     pub(super) async fn until_ready(&self) {
-        self.profiles.until_ready().await;
-        self.namespaces.until_ready().await;
-        self.priority_classes.until_ready().await;
-        self.quotas.until_ready().await;
-        self.quota_profiles.until_ready().await;
+        self.profiles.until_listed().await;
+        self.namespaces.until_listed().await;
+        self.priority_classes.until_listed().await;
+        self.quotas.until_listed().await;
+        self.quota_profiles.until_listed().await;
     }
 
     /// Labels of a namespace; `None` when it is not known.
     pub(super) fn namespace(&self, name: &str) -> Option<Arc<Labels>> {
-        self.namespaces.get("", name)
+        self.namespaces.get(&Key::new("", name))
     }
 
     pub(super) fn prepared(&self) -> Arc<Prepared> {
@@ -109,23 +109,23 @@ impl Knowledge {
     }
 
     fn prepare(&self) -> Prepared {
-        let profiles = self.profiles.all().into_iter();
-        let classes = self.priority_classes.all().into_iter();
+        let profiles = self.profiles.all();
+        let classes = self.priority_classes.entries().into_iter();
         let quotas: Vec<ElasticQuota> =
-            self.quotas.all().into_iter().map(|(_, quota)| (*quota).clone()).collect();
+            self.quotas.all().iter().map(|quota| (**quota).clone()).collect();
         self.shared_weight.reset();
         for quota in &quotas {
             self.show_weight(quota);
         }
         Prepared {
-            profiles: profiles.map(|(_, profile)| Profile::new((*profile).clone())).collect(),
-            priority_classes: classes.map(|((_, name), facts)| (name, (*facts).clone())).collect(),
+            profiles: profiles.iter().map(|profile| Profile::new((**profile).clone())).collect(),
+            priority_classes: classes.map(|(key, facts)| (key.name, (*facts).clone())).collect(),
             quotas,
             quota_profiles: self
                 .quota_profiles
                 .all()
-                .into_iter()
-                .map(|(_, profile)| (*profile).clone())
+                .iter()
+                .map(|profile| (**profile).clone())
                 .collect(),
         }
     }
@@ -138,6 +138,15 @@ impl Knowledge {
             gauge.set(milli as f64 / 1000.0);
         }
     }
+}
+
+async fn follow<K: Kind, V: Send + Sync + 'static>(
+    cache: &Cache<V>,
+    api: Api<K>,
+    view: fn(K) -> V,
+    stop: CancellationToken,
+) {
+    cache.clone().follow(Watch::all(api, stop), view).await;
 }
 
 fn own<K>(object: K) -> K {
