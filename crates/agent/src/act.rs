@@ -54,7 +54,8 @@ pub use self::rounds::Rounds;
 pub use self::scene::{NodeScene, SWITCH, Scene, SharedScene, SystemCpus};
 pub use self::thread::ActThread;
 pub use self::wake::Prober;
-pub use self::why::{Decision, Line, NODE, Resource, Why};
+pub use self::why::Decision;
+pub use api::why::{NODE, Resource, Sum, Why};
 
 #[cfg(test)]
 mod tests;

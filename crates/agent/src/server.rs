@@ -2,7 +2,9 @@
 
 use std::time::Instant;
 
-use api::protocol::endpoint::agent::{EVENTS, EXTERNAL_METRICS, INTERNAL_METRICS, METRICS};
+use api::protocol::endpoint::agent::{
+    DECISIONS, EVENTS, EXTERNAL_METRICS, INTERNAL_METRICS, METRICS,
+};
 use api::protocol::metric::Endpoint;
 use axum::Router;
 use axum::extract::{Query, State};
@@ -18,9 +20,6 @@ use crate::act::Journal;
 use crate::audit::{Audit, PageError, Record};
 use crate::exposition::Exposition;
 use crate::health::Health;
-
-/// Where decisions are shown, as [`Page`](crate::act::journal::Page) in JSON.
-pub const DECISIONS: &str = "/decisions";
 
 const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4";
 
@@ -213,12 +212,12 @@ mod tests {
             resource: crate::act::Resource::Cpu,
             headline: "best-effort may use 5.4 of 16 CPUs".to_owned(),
             bound_by: "threshold".to_owned(),
-            lines: vec![crate::act::Line::new(16_000, "capacity", "")],
+            sum: crate::act::Sum::default().plus(units::MilliCpu(16_000), "capacity", ""),
         };
         shown.journal.decided("suppress", vec![why], Timestamp::UNIX_EPOCH);
         let (status, _, text) = ask(&shown, DECISIONS, "*/*").await;
         assert_eq!(status, StatusCode::OK);
-        let page: crate::act::journal::Page = serde_json::from_str(&text).unwrap();
+        let page: api::decisions::Page = serde_json::from_str(&text).unwrap();
         assert_eq!(page, shown.journal.page());
         let json: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(json["decisions"][0]["boundBy"], "threshold");

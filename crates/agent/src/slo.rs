@@ -14,6 +14,7 @@ use api::kind::node_slo::NodeSloSpec;
 use api::priority::PriorityClass;
 use api::qos::{KubeQos, QosClass};
 use api::strategy::HostApplicationSpec;
+use api::why::{SetValue, Setting};
 use groups::{CgroupPath, Layout};
 use serde::Serialize;
 use serde_json::Value;
@@ -29,24 +30,14 @@ pub struct Merged {
     pub spec: NodeSloSpec,
     pub refused: Vec<Refused>,
     /// Where each value comes from, by ConfigMap key and path: `cpu-burst-config.policy`.
-    pub sources: BTreeMap<String, Origin>,
-}
-
-/// A value of the configuration and who gave it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Origin {
-    pub value: String,
-    pub source: String,
+    pub sources: BTreeMap<String, SetValue>,
 }
 
 impl Merged {
-    /// One setting with its source, in the words of `explain`.
-    pub fn cite(&self, setting: &str) -> String {
+    /// One setting with its value and who set it.
+    pub fn setting(&self, setting: &str) -> Setting {
         let name = setting.rsplit('.').next().unwrap_or(setting);
-        match self.sources.get(setting) {
-            Some(origin) => format!("{name} = {} ({})", origin.value, origin.source),
-            None => format!("{name} is not set"),
-        }
+        Setting { name: name.to_owned(), value: self.sources.get(setting).cloned() }
     }
 }
 
@@ -97,17 +88,17 @@ pub fn merge(spec: Option<&NodeSloSpec>) -> Merged {
 }
 
 /// Every leaf under its full name.
-fn origins(key: Key, layer: &Layer) -> Vec<(String, Origin)> {
+fn origins(key: Key, layer: &Layer) -> Vec<(String, SetValue)> {
     let named = layer.leaves().map(|(path, leaf)| {
         let value = match &leaf.value {
             Value::String(text) => text.clone(),
             other => other.to_string(),
         };
-        let source = match &leaf.source {
+        let set_by = match &leaf.source {
             Source::Cluster => "NodeSLO".to_owned(),
             other => other.to_string(),
         };
-        (format!("{key}.{}", path.join(".")), Origin { value, source })
+        (format!("{key}.{}", path.join(".")), SetValue { value, set_by })
     });
     named.collect()
 }
@@ -275,11 +266,11 @@ mod tests {
         assert_eq!(threshold.cpu_suppress_threshold_percent, Some(80));
         assert_eq!(threshold.memory_evict_threshold_percent, Some(70));
         assert_eq!(
-            merged.cite("resource-threshold-config.cpuSuppressThresholdPercent"),
+            merged.setting("resource-threshold-config.cpuSuppressThresholdPercent").to_string(),
             "cpuSuppressThresholdPercent = 80 (NodeSLO)"
         );
         assert_eq!(
-            merged.cite("resource-threshold-config.cpuSuppressPolicy"),
+            merged.setting("resource-threshold-config.cpuSuppressPolicy").to_string(),
             "cpuSuppressPolicy = cpuset (built-in)"
         );
         let be = merged.spec.resource_qos_strategy.unwrap().be_class.unwrap();

@@ -3,11 +3,11 @@
 //! A hint, not a proof: somebody interferes, or the pod has too little of its own. Best-effort pods
 //! are left out, for they are there to wait.
 
+use api::decisions::PodWait;
 use api::qos::{KubeQos, QosClass};
+use api::why::Resource;
 use host::psi::{Hundredths, Pressure};
-use serde::{Deserialize, Serialize};
 
-use crate::act::Resource;
 use crate::series::{Metrics, Subject};
 use crate::view::{PodView, World};
 
@@ -16,18 +16,8 @@ const WORTH: Hundredths = Hundredths(100);
 /// Those that are told, the worst ones.
 const MOST: usize = 20;
 
-/// A pod that waited.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Wait {
-    /// `namespace/name`.
-    pub pod: String,
-    pub resource: Resource,
-    /// Part of the last minute in which a task of it waited, in hundredths of a percent.
-    pub share: u32,
-}
-
 /// The worst first; `None` where nobody measures it.
-pub fn waits(metrics: &Metrics, world: &World) -> Option<Vec<Wait>> {
+pub fn waits(metrics: &Metrics, world: &World) -> Option<Vec<PodWait>> {
     let mut is_measured = false;
     let mut waits = Vec::new();
     for pod in &world.pods {
@@ -46,7 +36,7 @@ pub fn waits(metrics: &Metrics, world: &World) -> Option<Vec<Wait>> {
                 && some.avg60 >= WORTH
             {
                 let pod = format!("{}/{}", pod.namespace, pod.name);
-                waits.push(Wait { pod, resource, share: some.avg60.0 });
+                waits.push(PodWait { pod, resource, share: some.avg60.0 });
             }
         }
     }

@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod config;
+pub mod decisions;
 pub mod document;
 pub mod finding;
 pub mod json;
@@ -14,3 +15,4 @@ pub mod resources;
 pub mod scheduler;
 pub mod shape;
 pub mod strategy;
+pub mod why;

@@ -142,7 +142,11 @@ impl Fast {
     fn act(&mut self, grant: &Grant, now: Duration) -> bool {
         let is_smaller = grant.granted < self.limit;
         self.limit = grant.granted;
-        self.arbiter.post("frame", self.reflex.wishes(grant, &[]), None);
+        self.arbiter.post(
+            api::decisions::strategy::FAST_QUOTA,
+            self.reflex.wishes(grant, &[]),
+            None,
+        );
         let changes = self.arbiter.settle(now);
         let is_written = |outcome: &Written| matches!(outcome, Written::Written { .. });
         is_smaller && changes.iter().any(|change| is_written(&change.outcome))

@@ -4,31 +4,30 @@
 //! manager or the scheduler uses, so that what is explained is what happens. What a node holds back: its
 //! agent is asked.
 
-mod answer;
 mod decisions;
 mod lines;
 mod pod;
+mod why;
 
 use std::collections::BTreeMap;
 
-use agent::act::Resource;
 use anyhow::Context;
 use api::config::{Config, NodeView, Options as Checks};
 use api::kind::{Device, NodeMetric, NodeResourceTopology};
 use api::protocol::name::{NAMESPACE, config_map};
+use api::why::{Resource, Why};
 use clap::{Args, Subcommand, ValueEnum};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::api::ListParams;
 use kube::{Api, Client};
 use overcommit::device::Devices;
-use overcommit::explain::{self, Sum};
+use overcommit::explain;
 use overcommit::facts::{DeviceFacts, MetricFacts, NodeFacts, PodFacts, TopologyFacts};
-use overcommit::plan::{Options, Why};
+use overcommit::plan::{self, Options};
 use overcommit::{Inputs, Strategies};
 use serde::Serialize;
 
-use self::answer::Answer;
 pub(crate) use self::decisions::Where;
 use crate::object::Cluster;
 use crate::{Outcome, output};
@@ -114,7 +113,7 @@ struct Explanation {
     /// When the report that all of this rests on was made.
     #[serde(skip_serializing_if = "Option::is_none")]
     measured: Option<Timestamp>,
-    answers: Vec<Answer>,
+    answers: Vec<Why>,
     /// What the node shows now.
     shown: BTreeMap<&'static str, Option<i64>>,
 }
@@ -169,8 +168,10 @@ impl NodeArguments {
         let count = |shown: overcommit::facts::Shown| shown.allocatable.map(units::Quantity::value);
         let [cpu, memory] = names;
         let shown: BTreeMap<_, _> = [(cpu, count(shown.cpu)), (memory, count(shown.memory))].into();
-        let answer =
-            |sum: Sum| Answer::lent(&self.name, &sum, shown.get(sum.resource).copied().flatten());
+        let answer = |why: Why| {
+            let shown = shown.get(why.resource.name()).copied().flatten();
+            lent(&self.name, why, shown)
+        };
         Ok(Explanation {
             node: self.name.clone(),
             lends_nothing: explain::standing(why.standing, &view),
@@ -180,6 +181,17 @@ impl NodeArguments {
             shown,
         })
     }
+}
+
+/// Names the node, and says so where the node shows another amount to the cluster.
+fn lent(node: &str, mut why: Why, shown: Option<i64>) -> Why {
+    node.clone_into(&mut why.about);
+    if let Some(last) = why.sum.terms.last_mut()
+        && shown != Some(last.amount)
+    {
+        last.source.note = why::shows(shown, last.unit);
+    }
+    why
 }
 
 fn print(format: Option<output::Format>, shown: &decisions::Shown) -> anyhow::Result<()> {
@@ -213,7 +225,7 @@ impl Found {
     }
 
     /// `None` when the co-location strategy is unavailable.
-    fn why(&self, view: &NodeView, now: Timestamp) -> Option<Why> {
+    fn why(&self, view: &NodeView, now: Timestamp) -> Option<plan::Why> {
         let strategies = Strategies::of(view)?;
         let options = Options::default();
         let node = NodeFacts::read(&self.node);
@@ -329,7 +341,8 @@ The node was measured 60 s ago (NodeMetric n1).
         let json = serde_json::to_value(&explanation).unwrap();
         let cpu = &json["answers"][0];
         assert_eq!(cpu["headline"], "kubernetes.io/batch-cpu is 30.8 of 64.0 CPUs");
-        assert_eq!((&cpu["unit"], &cpu["boundBy"]), (&json!("milliCores"), &json!("what is left")));
+        assert_eq!(cpu["boundBy"], "what is left");
+        assert_eq!(cpu["lines"][1]["unit"], "milliCores");
         assert_eq!(cpu["lines"][1]["amount"], 19_200);
         assert_eq!(cpu["lines"][1]["sign"], "minus");
         assert_eq!(json["shown"]["kubernetes.io/batch-cpu"], 20_000);

@@ -182,14 +182,18 @@ fn topology(name: &str, shared: &str, best_effort: &str) -> Value {
     })
 }
 
+fn term(sign: &str, amount: i64, unit: &str, label: &str, note: &str) -> Value {
+    json!({"sign": sign, "amount": amount, "unit": unit, "label": label, "note": note})
+}
+
 /// What the agent would have decided. A decision that stays keeps its time.
 fn agent(node: &str, at: Timestamp, cpus: i64, load: &Load, evicts: bool) -> Value {
     let online = load.lse + load.lsr + load.ls;
     let allowed = cpus * 650;
-    let (granted, bound_by) = match allowed - online - load.system {
-        left if left < 1_000 => (1_000, "floor"),
-        left => (left, "threshold"),
-    };
+    let left = allowed - online - load.system;
+    let (granted, bound_by) = if left < 1_000 { (1_000, "floor") } else { (left, "threshold") };
+    let cores = |sign, amount, label, note| term(sign, amount, "milliCores", label, note);
+    let bytes = |sign, amount, label, note| term(sign, amount, "bytes", label, note);
     let since = if bound_by == "floor" { *BEGIN } else { at };
     let tenths = (granted + 50) / 100;
     let mut decisions = vec![json!({
@@ -197,22 +201,24 @@ fn agent(node: &str, at: Timestamp, cpus: i64, load: &Load, evicts: bool) -> Val
         "headline": format!("best-effort may use {}.{} of {cpus} CPUs", tenths / 10, tenths % 10),
         "boundBy": bound_by,
         "lines": [
-            {"amount": cpus * 1_000, "label": "capacity"},
-            {"amount": allowed, "label": "allowed in total", "note": "cpuSuppressThresholdPercent = 65"},
-            {"amount": -online, "label": "used above best-effort", "note": "online pods"},
-            {"amount": -load.system, "label": "system", "note": "measured"},
-            {"amount": granted, "label": "granted"},
+            cores("plus", cpus * 1_000, "capacity", ""),
+            cores("then", allowed, "allowed in total", "cpuSuppressThresholdPercent = 65"),
+            cores("minus", online, "used above best-effort", "online pods"),
+            cores("minus", load.system, "system", "measured"),
+            cores("equals", left, "left", ""),
+            cores("then", granted, "never less", "or all that is left"),
+            cores("equals", granted, "granted", ""),
         ],
     })];
+    let limit = (cpus << 32) / 10 * 7;
     decisions.push(json!({
         "strategy": "evict", "since": BEGIN.to_string(), "about": "node", "resource": "memory",
         "headline": "nobody has to leave for memory", "boundBy": "room below the threshold",
         "lines": [
-            {"amount": cpus << 32, "label": "capacity"},
-            {"amount": (cpus << 32) / 10 * 7, "label": "pods leave from here on",
-                "note": "memoryEvictThresholdPercent = 70"},
-            {"amount": -(21i64 << 30), "label": "used"},
-            {"amount": (cpus << 32) / 10 * 7 - (21i64 << 30), "label": "room"},
+            bytes("plus", cpus << 32, "capacity", ""),
+            bytes("then", limit, "pods leave from here on", "memoryEvictThresholdPercent = 70"),
+            bytes("minus", 21i64 << 30, "used", ""),
+            bytes("equals", limit - (21i64 << 30), "room", ""),
         ],
     }));
     if evicts {
@@ -220,8 +226,8 @@ fn agent(node: &str, at: Timestamp, cpus: i64, load: &Load, evicts: bool) -> Val
             "strategy": "evict", "since": at.to_string(), "about": "default/report",
             "resource": "memory", "headline": "was evicted: memory above 70%",
             "boundBy": "memoryEvictThresholdPercent",
-            "lines": [{"amount": 48_318_382_080i64, "label": "used"},
-                {"amount": 3_221_225_472i64, "label": "freed", "note": HOSTILE}],
+            "lines": [bytes("beside", 48_318_382_080i64, "used", ""),
+                bytes("beside", 3_221_225_472i64, "freed", HOSTILE)],
         }));
     }
     let wait = |pod: &str, resource: &str, share: i64| json!({"pod": format!("default/{pod}"), "resource": resource, "share": share});

@@ -8,10 +8,10 @@ export function cores(milli) {
   return `${value.toLocaleString("en", { maximumFractionDigits: digits })}`;
 }
 
-// With two digits always: numbers below each other.
-export function fixed(milli) {
+// With the same digits always: numbers below each other.
+export function fixed(milli, digits = 2) {
   if (milli === null || milli === undefined) return "–";
-  return (milli / 1000).toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+  return (milli / 1000).toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 }
 
 // The same, where nothing is not worth a number.
@@ -82,10 +82,10 @@ export function clock(time, length = 0) {
 }
 
 // A term of a sum.
-export function amount(value, resource) {
-  const size = resource === "cpu" ? fixed(Math.abs(value))
-    : resource === "memory" ? bytesFixed(Math.abs(value)) : Math.abs(value).toLocaleString("en");
-  return value < 0 ? `− ${size}` : size;
+export function amount(value, unit, digits) {
+  const size = unit === "milliCores" ? fixed(Math.abs(value), digits)
+    : unit === "bytes" ? bytesFixed(Math.abs(value)) : Math.abs(value).toLocaleString("en");
+  return value < 0 ? `−${size}` : size;
 }
 
 export function plural(count, word) {

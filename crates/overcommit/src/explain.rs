@@ -1,83 +1,16 @@
-//! The same decision as lines of a sum, for people and programs.
+//! The same decision as a sum, for people and programs.
 //!
-//! Every line carries its number in the resource's own unit, what it is, and where it comes from:
-//! a field and the layer of the configuration that set it, or an object.
+//! Every term carries its number in the resource's own unit, a label, and where it comes from: a
+//! field and the layer of the configuration that set it, or an object. Terms are whole milli-cores
+//! and bytes, each rounded up, while the formula rounds once: what lies between is a term, too.
 
 use api::config::{Key, NodeView};
-use serde::Serialize;
+use api::why::{Amount, NODE, Resource, SetValue, Setting, Sign, Source, Sum, Unit, Why};
 
-use crate::Pair;
 use crate::batch::{self, Charged};
-use crate::mid;
 use crate::normalize::{Normalization, Trouble};
-use crate::plan::{Standing, Why};
-
-/// What the numbers of a sum count.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Unit {
-    MilliCores,
-    Bytes,
-}
-
-impl Unit {
-    /// An amount as people read it: cores with as many decimals as they need, GiB with one.
-    pub fn show(self, amount: i64) -> String {
-        match self {
-            Self::MilliCores => {
-                let text = format!("{:.3}", amount as f64 / 1_000.0);
-                let short = text.trim_end_matches('0');
-                if short.ends_with('.') { format!("{short}0") } else { short.to_owned() }
-            }
-            Self::Bytes => format!("{:.1}", amount as f64 / (1_u64 << 30) as f64),
-        }
-    }
-
-    /// What [`Unit::show`] counts.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::MilliCores => "CPUs",
-            Self::Bytes => "GiB",
-        }
-    }
-}
-
-/// How a line enters the sum.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Sign {
-    /// Starts the sum, or is added to it.
-    Plus,
-    Minus,
-    /// What the lines above come to.
-    Equals,
-    /// Bounds or scales what stands above.
-    Then,
-}
-
-/// One line.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Term {
-    pub sign: Sign,
-    pub amount: i64,
-    pub what: &'static str,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub source: String,
-}
-
-/// How one resource came about.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Sum {
-    pub resource: &'static str,
-    pub unit: Unit,
-    /// What the node should show; nothing when it lends nothing.
-    pub lent: Option<i64>,
-    pub capacity: i64,
-    /// What decided the result.
-    #[serde(rename = "boundBy")]
-    pub bound_by: &'static str,
-    pub terms: Vec<Term>,
-}
+use crate::plan::{self, Standing};
+use crate::{Pair, mid};
 
 /// Why a node that lends nothing does not.
 pub fn standing(standing: Standing, view: &NodeView) -> Option<String> {
@@ -113,11 +46,11 @@ pub fn way_out(standing: Standing) -> Option<&'static str> {
 }
 
 /// A field's value and the layer it comes from.
-fn setting(view: &NodeView, field: &str) -> String {
-    match view.strategy(Key::Colocation).and_then(|layer| layer.get(&[field])) {
-        Some(leaf) => format!("{field} = {} ({})", leaf.value, leaf.source),
-        None => format!("{field} is not set"),
-    }
+fn setting(view: &NodeView, field: &str) -> Setting {
+    let leaf = view.strategy(Key::Colocation).and_then(|layer| layer.get(&[field]));
+    let value = leaf
+        .map(|leaf| SetValue { value: leaf.value.to_string(), set_by: leaf.source.to_string() });
+    Setting { name: field.to_owned(), value }
 }
 
 /// Counts of things, without those of which there are none.
@@ -126,77 +59,123 @@ fn listed(counts: &[(usize, &str)]) -> String {
     some.map(|(count, what)| format!("{count} {what}")).collect::<Vec<_>>().join(", ")
 }
 
-/// Collects lines.
-struct Lines(Vec<Term>);
+/// The sum of one of the two resources, while it grows.
+struct Lines {
+    is_cpu: bool,
+    sum: Sum,
+}
 
 impl Lines {
-    fn add(&mut self, sign: Sign, amount: i64, what: &'static str, source: impl Into<String>) {
-        self.0.push(Term { sign, amount, what, source: source.into() });
+    fn new(is_cpu: bool) -> Self {
+        Self { is_cpu, sum: Sum::default() }
+    }
+
+    fn pick<T>(&self, pair: Pair<T>) -> T {
+        if self.is_cpu { pair.cpu } else { pair.memory }
+    }
+
+    fn unit(&self) -> Unit {
+        if self.is_cpu { Unit::MilliCores } else { Unit::Bytes }
+    }
+
+    fn add(&mut self, sign: Sign, amount: i64, label: &str, source: impl Into<Source>) {
+        self.sum.push(sign, Amount(amount, self.unit()), label, source);
+    }
+
+    /// Adds what rounding each term by itself made of a total: less than one for each of them.
+    fn round_to(&mut self, total: i64) {
+        let off = total.saturating_sub(self.sum.total());
+        let most = i64::try_from(self.sum.terms.len()).unwrap_or(i64::MAX);
+        if off != 0 && off.saturating_abs() <= most {
+            let sign = if off > 0 { Sign::Plus } else { Sign::Minus };
+            let label = if self.is_cpu { "rounding to milli-cores" } else { "rounding to bytes" };
+            self.add(sign, off.saturating_abs(), label, "");
+        }
+    }
+
+    fn why(self, resource: Resource, lent: Option<i64>, capacity: i64, bound_by: &str) -> Why {
+        let unit = self.unit();
+        let lent = lent.map_or("withheld".to_owned(), |lent| unit.show(lent));
+        Why {
+            about: NODE.to_owned(),
+            resource,
+            headline: format!("{resource} is {lent} of {} {}", unit.show(capacity), unit.name()),
+            bound_by: bound_by.to_owned(),
+            sum: self.sum,
+        }
     }
 }
 
 /// The two sums of batch resources; none when the node lends nothing.
-pub fn batch(why: &Why, view: &NodeView) -> Option<[Sum; 2]> {
+pub fn batch(why: &plan::Why, view: &NodeView) -> Option<[Why; 2]> {
     let (sum, published) = (why.batch.as_ref()?, why.published?);
-    let names = Pair::new("kubernetes.io/batch-cpu", "kubernetes.io/batch-memory");
-    let fields = Pair::new(
-        ["cpuReclaimThresholdPercent", "batchCPUThresholdPercent", "cpuCalculatePolicy"],
-        ["memoryReclaimThresholdPercent", "batchMemoryThresholdPercent", "memoryCalculatePolicy"],
-    );
-    let terms = sum.terms;
-    let [cpu, memory] = [true, false].map(|is_cpu| {
-        let pick = |pair: Pair<i64>| if is_cpu { pair.cpu } else { pair.memory };
-        let outcome = if is_cpu { sum.outcome.cpu } else { sum.outcome.memory };
-        let [reclaim, cap, policy] = if is_cpu { fields.cpu } else { fields.memory };
-        let mut lines = Lines(Vec::new());
-        let capacity = pick(terms.capacity.counts());
-        lines.add(Sign::Plus, capacity, "capacity", "Node");
-        let margin = pick(sum.margin.counts());
-        lines.add(Sign::Minus, margin, "kept free", setting(view, reclaim));
-        system(&mut lines, sum, outcome.charged, &pick);
-        charged(&mut lines, sum, outcome.charged, setting(view, policy), &pick);
-        let left = pick(sum.left.counts());
-        lines.add(Sign::Equals, left, "left", "");
-        if let (batch::Bound::Cap, Some(most)) =
-            (outcome.bound_by, if is_cpu { sum.cap.cpu } else { sum.cap.memory })
-        {
-            lines.add(Sign::Then, most, "at most", setting(view, cap));
-        }
-        if is_cpu {
-            normalized(&mut lines, why, published.origin.cpu);
-        }
-        if let Some(taken) = published.taken.map(&pick)
-            && taken > 0
-        {
-            lines.add(Sign::Minus, taken, "taken by other systems", "thirdPartyAllocations");
-        }
-        let lent = if is_cpu { published.shown.cpu } else { published.shown.memory };
-        let note = match published.taken {
-            Some(_) => "",
-            None => "thirdPartyAllocations cannot be read: not more than before",
-        };
-        lines.add(Sign::Equals, lent.unwrap_or(0), "lent", note);
-        Sum {
-            resource: if is_cpu { names.cpu } else { names.memory },
-            unit: if is_cpu { Unit::MilliCores } else { Unit::Bytes },
-            lent,
-            capacity,
-            bound_by: match outcome.bound_by {
-                batch::Bound::Sum => "what is left",
-                batch::Bound::Nothing => "load: nothing is left",
-                batch::Bound::Cap => cap,
-                batch::Bound::Capacity => "capacity",
-            },
-            terms: lines.0,
-        }
-    });
-    Some([cpu, memory])
+    Some([true, false].map(|is_cpu| batch_resource(is_cpu, why, sum, published, view)))
 }
 
-fn system(lines: &mut Lines, sum: &batch::Why, charged: Charged, pick: &impl Fn(Pair<i64>) -> i64) {
-    let reserved = pick(sum.terms.reserved.counts());
+fn batch_resource(
+    is_cpu: bool,
+    why: &plan::Why,
+    sum: &batch::Why,
+    published: crate::publish::Batch,
+    view: &NodeView,
+) -> Why {
+    let mut lines = Lines::new(is_cpu);
+    let [reclaim, cap, policy] = lines.pick(Pair::new(
+        ["cpuReclaimThresholdPercent", "batchCPUThresholdPercent", "cpuCalculatePolicy"],
+        ["memoryReclaimThresholdPercent", "batchMemoryThresholdPercent", "memoryCalculatePolicy"],
+    ));
+    let outcome = lines.pick(sum.outcome);
+    let capacity = lines.pick(sum.terms.capacity.counts());
+    lines.add(Sign::Plus, capacity, "capacity", "Node");
+    match lines.pick(sum.margin.counts()) {
+        margin if margin < 0 => {
+            let label = "more than is idle";
+            lines.add(Sign::Plus, margin.saturating_neg(), label, setting(view, reclaim));
+        }
+        margin => lines.add(Sign::Minus, margin, "kept free", setting(view, reclaim)),
+    }
+    system(&mut lines, sum, outcome.charged);
+    charged(&mut lines, sum, outcome.charged, setting(view, policy));
+    let left = lines.pick(sum.left.counts());
+    match outcome.bound_by {
+        batch::Bound::Sum => lines.round_to(left),
+        batch::Bound::Nothing => lines.add(Sign::Then, left, "nothing is left", ""),
+        batch::Bound::Cap => lines.add(Sign::Then, left, "at most", setting(view, cap)),
+        batch::Bound::Capacity => lines.add(Sign::Then, left, "no more than the node has", "Node"),
+    }
+    lines.add(Sign::Equals, left, "left", "");
+    if is_cpu {
+        normalized(&mut lines, why, published.origin.cpu);
+    }
+    let lent = lines.pick(published.shown);
+    match published.taken.map(|taken| lines.pick(taken)) {
+        Some(0) => {}
+        Some(taken) => {
+            lines.add(Sign::Minus, taken, "taken by other systems", "thirdPartyAllocations");
+            if taken > lines.pick(published.origin) {
+                lines.add(Sign::Then, 0, "nothing is left", "");
+            }
+        }
+        None => {
+            let note = "thirdPartyAllocations cannot be read: not more than before";
+            lines.add(Sign::Then, lent.unwrap_or(0), "withheld", note);
+        }
+    }
+    lines.add(Sign::Equals, lent.unwrap_or(0), "lent", "");
+    let bound_by = match outcome.bound_by {
+        batch::Bound::Sum => "what is left",
+        batch::Bound::Nothing => "load: nothing is left",
+        batch::Bound::Cap => cap,
+        batch::Bound::Capacity => "capacity",
+    };
+    let resource = if is_cpu { Resource::BatchCpu } else { Resource::BatchMemory };
+    lines.why(resource, lent, capacity, bound_by)
+}
+
+fn system(lines: &mut Lines, sum: &batch::Why, charged: Charged) {
+    let reserved = lines.pick(sum.terms.reserved.counts());
     let kept = sum.kept;
-    let whose = if pick(kept.annotation.counts()) > pick(kept.kubelet.counts()) {
+    let whose = if lines.pick(kept.annotation.counts()) > lines.pick(kept.kubelet.counts()) {
         "annotation node.koordinator.sh/reservation"
     } else {
         "kubelet: capacity without allocatable"
@@ -204,7 +183,7 @@ fn system(lines: &mut Lines, sum: &batch::Why, charged: Charged, pick: &impl Fn(
     if charged == Charged::Request {
         return lines.add(Sign::Minus, reserved, "reserved", whose);
     }
-    let used = pick((sum.terms.system + sum.terms.hosts).counts());
+    let used = lines.pick((sum.terms.system + sum.terms.hosts).counts());
     let hosts = listed(&[(sum.host_count, "host applications")]);
     let measured =
         if hosts.is_empty() { "NodeMetric".to_owned() } else { format!("NodeMetric, {hosts}") };
@@ -216,14 +195,8 @@ fn system(lines: &mut Lines, sum: &batch::Why, charged: Charged, pick: &impl Fn(
     lines.add(Sign::Minus, used.max(reserved), "system", source);
 }
 
-fn charged(
-    lines: &mut Lines,
-    sum: &batch::Why,
-    charged: Charged,
-    policy: String,
-    pick: &impl Fn(Pair<i64>) -> i64,
-) {
-    let (amounts, what) = match charged {
+fn charged(lines: &mut Lines, sum: &batch::Why, charged: Charged, policy: Setting) {
+    let (amounts, label) = match charged {
         Charged::Usage => (sum.terms.usage, "used above batch"),
         Charged::Request => (sum.terms.request, "requested above batch"),
         Charged::Larger => (sum.terms.larger, "used or requested above batch"),
@@ -235,18 +208,15 @@ fn charged(
         (counts.gone, "gone but reported"),
     ]);
     let pods = if pods.is_empty() { "no pods".to_owned() } else { pods };
-    lines.add(Sign::Minus, pick(amounts.counts()), what, format!("{pods}; {policy}"));
+    let amount = lines.pick(amounts.counts());
+    lines.add(Sign::Minus, amount, label, Source::from(pods).and(policy));
 }
 
-fn normalized(lines: &mut Lines, why: &Why, origin: i64) {
+fn normalized(lines: &mut Lines, why: &plan::Why, origin: i64) {
     match &why.normalization {
         Some(Normalization::Ratio { text, value }) if *value > 1.0 => {
-            lines.add(
-                Sign::Then,
-                origin,
-                "normalized",
-                format!("x {text}, cpu-normalization-config"),
-            );
+            let source = format!("x {text}, cpu-normalization-config");
+            lines.add(Sign::Then, origin, "normalized", source);
         }
         Some(Normalization::Kept(trouble)) if *trouble != Trouble::Unavailable => {
             let reason = match trouble {
@@ -263,57 +233,52 @@ fn normalized(lines: &mut Lines, why: &Why, origin: i64) {
 }
 
 /// The two sums of mid resources; none when the node lends nothing.
-pub fn mid(why: &Why, view: &NodeView) -> Option<[Sum; 2]> {
+pub fn mid(why: &plan::Why, view: &NodeView) -> Option<[Why; 2]> {
     let (found, lent) = (why.mid.as_ref()?, why.mid_published?);
-    let [cpu, memory] = [true, false].map(|is_cpu| {
-        let pick = |pair: Pair<i64>| if is_cpu { pair.cpu } else { pair.memory };
-        let mut lines = Lines(Vec::new());
-        let field = |cpu, memory| setting(view, if is_cpu { cpu } else { memory });
-        let threshold = field("midCPUThresholdPercent", "midMemoryThresholdPercent");
-        let (capacity, cap) = match *found {
-            mid::Why::Static { capacity, share, cap, .. } => {
-                let source = field("midStaticCPUReservedPercent", "midStaticMemoryReservedPercent");
-                lines.add(Sign::Plus, pick(share), "fixed share", source);
-                (capacity, cap)
-            }
-            mid::Why::Dynamic {
-                capacity, reclaimable, unused, share, cap, unallocated, ..
-            } => {
-                let (surplus, unused) = (pick(reclaimable.counts()), pick(unused.counts()));
-                let (amount, source) = if surplus <= unused {
-                    (surplus, "predicted surplus; NodeMetric prodReclaimableMetric")
-                } else {
-                    (unused, "unused < predicted surplus; NodeMetric nodeUsage")
-                };
-                lines.add(Sign::Plus, amount.max(0), "not needed by online pods", source);
-                let unit = if is_cpu { Unit::MilliCores } else { Unit::Bytes };
-                let all = unit.show(pick(unallocated.counts()));
-                let source =
-                    format!("of {all} unallocated; {}", setting(view, "midUnallocatedPercent"));
-                lines.add(Sign::Plus, pick(share), "nobody asked for", source);
-                (capacity, cap)
-            }
-        };
-        let bound = found.bound_by();
-        let bound = if is_cpu { bound.cpu } else { bound.memory };
-        if bound != mid::Bound::Sum {
-            lines.add(Sign::Then, pick(cap), "at most", threshold);
+    Some([true, false].map(|is_cpu| mid_resource(is_cpu, found, lent, view)))
+}
+
+fn mid_resource(is_cpu: bool, found: &mid::Why, lent: Pair<i64>, view: &NodeView) -> Why {
+    let mut lines = Lines::new(is_cpu);
+    let lent = lines.pick(lent);
+    let field = |cpu, memory| setting(view, if is_cpu { cpu } else { memory });
+    let capacity = match *found {
+        mid::Why::Static { capacity, share, .. } => {
+            let source = field("midStaticCPUReservedPercent", "midStaticMemoryReservedPercent");
+            lines.add(Sign::Plus, lines.pick(share), "fixed share", source);
+            capacity
         }
-        lines.add(Sign::Equals, pick(lent), "lent", "");
-        Sum {
-            resource: if is_cpu { "kubernetes.io/mid-cpu" } else { "kubernetes.io/mid-memory" },
-            unit: if is_cpu { Unit::MilliCores } else { Unit::Bytes },
-            lent: Some(pick(lent)),
-            capacity: pick(capacity.counts()),
-            bound_by: match bound {
-                mid::Bound::Sum => "what is not needed",
-                mid::Bound::Threshold => "threshold",
-                mid::Bound::Batch => "batch resources",
-            },
-            terms: lines.0,
+        mid::Why::Dynamic { capacity, reclaimable, unused, share, unallocated, .. } => {
+            let (surplus, unused) = (lines.pick(reclaimable.counts()), lines.pick(unused.counts()));
+            let (amount, source) = if surplus <= unused {
+                (surplus, "predicted surplus; NodeMetric prodReclaimableMetric")
+            } else {
+                (unused, "unused < predicted surplus; NodeMetric nodeUsage")
+            };
+            lines.add(Sign::Plus, amount.max(0), "not needed by online pods", source);
+            let all = lines.unit().show(lines.pick(unallocated.counts()));
+            let source = Source::from(format!("of {all} unallocated"));
+            let source = source.and(setting(view, "midUnallocatedPercent"));
+            lines.add(Sign::Plus, lines.pick(share), "nobody asked for", source);
+            capacity
         }
-    });
-    Some([cpu, memory])
+    };
+    let bound = lines.pick(found.bound_by());
+    let threshold = field("midCPUThresholdPercent", "midMemoryThresholdPercent");
+    match bound {
+        mid::Bound::Sum => lines.round_to(lent),
+        mid::Bound::Threshold => lines.add(Sign::Then, lent, "at most", threshold),
+        mid::Bound::Batch => lines.add(Sign::Then, lent, "at most", "what batch may have"),
+    }
+    lines.add(Sign::Equals, lent, "lent", "");
+    let bound_by = match bound {
+        mid::Bound::Sum => "what is not needed",
+        mid::Bound::Threshold => "threshold",
+        mid::Bound::Batch => "batch resources",
+    };
+    let resource = if is_cpu { Resource::MidCpu } else { Resource::MidMemory };
+    let capacity = lines.pick(capacity.counts());
+    lines.why(resource, Some(lent), capacity, bound_by)
 }
 
 #[cfg(test)]
@@ -328,23 +293,27 @@ mod tests {
         Config::default().for_node(&ObjectMeta::default())
     }
 
-    /// Adds the lines up, as a reader would.
-    fn added(sum: &Sum) -> i64 {
-        let lines = sum.terms.iter().take_while(|term| term.sign != Sign::Equals);
-        lines.map(|term| if term.sign == Sign::Minus { -term.amount } else { term.amount }).sum()
+    /// Adds up, as a reader would, and comes to the amount that is lent.
+    fn assert_adds_up(why: &Why, lent: Option<i64>) {
+        assert_eq!(why.sum.mistake(), None, "{why:?}");
+        assert_eq!(why.sum.result(), Some(lent.unwrap_or(0)), "{why:?}");
     }
 
     #[test]
     fn the_lines_add_up_to_what_is_lent() {
         let node = N::new();
-        for sum in batch(&node.plan().why, &view()).unwrap() {
-            assert_eq!(Some(added(&sum)), sum.lent, "{sum:?}");
-            assert_eq!(sum.bound_by, "what is left");
+        let plan = node.plan().why;
+        let lent = plan.published.unwrap().shown;
+        for (why, lent) in batch(&plan, &view()).unwrap().iter().zip([lent.cpu, lent.memory]) {
+            assert_adds_up(why, lent);
+            assert_eq!(why.bound_by, "what is left");
         }
         let mut node = N::new();
         node.metric.reclaimable = amounts(12, 30);
-        for sum in mid(&node.plan().why, &view()).unwrap() {
-            assert_eq!(Some(added(&sum)), sum.lent, "{sum:?}");
+        let plan = node.plan().why;
+        let lent = plan.mid_published.unwrap();
+        for (why, lent) in mid(&plan, &view()).unwrap().iter().zip([lent.cpu, lent.memory]) {
+            assert_adds_up(why, Some(lent));
         }
     }
 
@@ -352,7 +321,7 @@ mod tests {
     fn every_line_says_where_it_comes_from() {
         let sums = batch(&N::new().plan().why, &view()).unwrap();
         let [cpu, _] = &sums;
-        let sources: Vec<&str> = cpu.terms.iter().map(|term| term.source.as_str()).collect();
+        let sources: Vec<String> = cpu.sum.terms.iter().map(|t| t.source.to_string()).collect();
         assert_eq!(
             sources,
             [

@@ -1,7 +1,9 @@
 //! What always holds, and what the chapter's vectors say of whole plans.
 
+use api::config::Config;
 use api::priority::PriorityClass;
 use jiff::SignedDuration;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use proptest::prelude::*;
 use units::Quantity;
 
@@ -10,7 +12,7 @@ use crate::facts::{PodFacts, PodUsage, Pods, Shown, Switch, ThirdParty};
 use crate::plan::{Plan, Plugins, Standing};
 use crate::publish::cpu_quantity;
 use crate::strategy::{CpuPolicy, MemoryPolicy, MidMode};
-use crate::{Amounts, Pair};
+use crate::{Amounts, Pair, explain};
 
 type Change = Box<dyn Fn(&mut N)>;
 
@@ -393,6 +395,21 @@ proptest! {
         busier.pods.insert(pod("more", PriorityClass::Prod, more));
         let after = busier.batch().left;
         prop_assert!(after.cpu <= before.cpu && after.memory <= before.memory);
+    }
+
+    /// What `explain` prints adds up to what is lent, with every clip and rounding as a line.
+    #[test]
+    fn every_sum_adds_up(n in a_node()) {
+        let view = Config::default().for_node(&ObjectMeta::default());
+        let why = n.plan().why;
+        let batch = explain::batch(&why, &view).zip(why.published.map(|batch| batch.shown));
+        let mid = explain::mid(&why, &view).zip(why.mid_published.map(|mid| mid.map(Some)));
+        for (sums, lent) in batch.into_iter().chain(mid) {
+            for (why, lent) in sums.iter().zip([lent.cpu, lent.memory]) {
+                prop_assert_eq!(why.sum.mistake(), None, "{:?}", why);
+                prop_assert_eq!(why.sum.result(), Some(lent.unwrap_or(0)), "{:?}", why);
+            }
+        }
     }
 
     /// The order in which pods are learned of does not matter.

@@ -17,6 +17,7 @@ use api::metadata::pod::{ResctrlConfig, ResctrlShare};
 use api::protocol::gate::AgentGate;
 use api::qos::{QosClass, StrategyClass};
 use api::strategy::ResctrlQos;
+use api::why::{Amount, NODE, Resource, Sum, Unit, Why};
 use groups::{CgroupPath, Controller, Version};
 use host::fs::HostFs;
 use host::resctrl::{Group, Info, Resctrl, Resource as Part, Schemata};
@@ -27,7 +28,6 @@ use tracing::warn;
 use units::Percent;
 
 use super::facts::Facts;
-use super::why::{Line, NODE, Resource, Why};
 use crate::durable;
 use crate::object::chain;
 
@@ -393,20 +393,25 @@ fn explain(facts: &Facts<'_>, wanted: &Wanted) -> Why {
     let name = wanted.group.name();
     let class = name.to_lowercase();
     let setting = format!("resource-qos-config.{class}Class.resctrlQOS.catRangeEndPercent");
-    let lines = wanted.schemata.resources().filter_map(|part| {
-        let value = *wanted.schemata.get(part)?.values().next()?;
+    let mut sum = Sum::default();
+    for part in wanted.schemata.resources() {
+        let Some(value) = wanted.schemata.get(part).and_then(|values| values.values().next())
+        else {
+            continue;
+        };
         let label = if *part == Part::L3 { "ways" } else { "bandwidth" };
         let amount = match part {
             Part::L3 => i64::from(value.count_ones()),
-            _ => i64::try_from(value).unwrap_or(i64::MAX),
+            _ => i64::try_from(*value).unwrap_or(i64::MAX),
         };
-        Some(Line::new(amount, label, facts.scene.slo.cite(&setting)))
-    });
+        let source = facts.scene.slo.setting(&setting);
+        sum = sum.beside(Amount(amount, Unit::Number), label, source);
+    }
     Why {
         about: NODE.to_owned(),
         resource: Resource::Cache,
         headline: format!("{name}: {}", wanted.schemata.to_string().trim().replace('\n', ", ")),
         bound_by: "resctrlQOS".to_owned(),
-        lines: lines.collect(),
+        sum,
     }
 }

@@ -16,6 +16,7 @@ use api::metadata::pod::CoreSchedPolicy;
 use api::protocol::gate::AgentGate;
 use api::qos::QosClass;
 use api::strategy::ResourceQos;
+use api::why::{NODE, Resource, Sum, Why};
 use groups::CgroupPath;
 use host::Reading;
 use host::cookies::{Cookie, Cookies, NONE};
@@ -29,7 +30,6 @@ use tracing::{info, warn};
 use super::facts::Facts;
 use super::files::{File, FileWish};
 use super::strategy::identity;
-use super::why::{NODE, Resource, Why};
 use crate::durable;
 use crate::pods::NodePod;
 
@@ -284,7 +284,7 @@ impl Jar {
     }
 
     fn explain(&self, facts: &Facts<'_>, found: Found, decision: &Decision, round: &mut Round) {
-        let setting = facts.scene.slo.cite("resource-qos-config.policies.cpuPolicy");
+        let setting = facts.scene.slo.setting("resource-qos-config.policies.cpuPolicy").to_string();
         let ours = self.ours();
         if !found.groups.is_empty() {
             let counts = found.groups.iter().map(|(group, processes)| {
@@ -344,7 +344,7 @@ fn named(group: &str) -> String {
 
 fn why(about: &str, headline: String, bound_by: &str) -> Why {
     let (about, bound_by) = (about.to_owned(), bound_by.to_owned());
-    Why { about, resource: Resource::Cpu, headline, bound_by, lines: Vec::new() }
+    Why { about, resource: Resource::Cpu, headline, bound_by, sum: Sum::default() }
 }
 
 fn shown(pod: &NodePod, container: &str, id: &str, group: &str) -> Shown {

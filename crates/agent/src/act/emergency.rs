@@ -13,6 +13,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use api::qos::{KubeQos, QosClass};
+use api::why::{NODE, Resource, Sum, Why};
 use groups::{CgroupPath, Knob, Layout, Setting};
 use host::cgroup::{CgroupReader, Tree};
 use host::fs::Buffer;
@@ -23,7 +24,6 @@ use qos::emergency::{self, Decision, Elastic, Rung, Sample, Settings, State, fir
 use tracing::{debug, info, warn};
 use units::Bytes;
 
-use super::why::{Line, NODE, Resource, Why};
 use super::{Place, Scene, Wish};
 use crate::object::chain;
 use crate::pods::NodePod;
@@ -269,11 +269,8 @@ fn explain(decision: &Decision, elastic: &[Elastic<CgroupPath>], is_dry: bool) -
         resource: Resource::Memory,
         headline: format!("{what}{dry}: {}", decision.why),
         bound_by: format!("the emergency ladder, rung {:?} {note}", decision.rung),
-        lines: decision
-            .why
-            .available
-            .map(|available| Line::new(available.0, "available", "less than 2 % is the last rung"))
-            .into_iter()
-            .collect(),
+        sum: decision.why.available.map_or_else(Sum::default, |available| {
+            Sum::default().beside(available, "available", "less than 2 % is the last rung")
+        }),
     }
 }

@@ -6,38 +6,37 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use api::decisions::{KernelChange, Page, PodWait, StrategyDecision, Switch, VERSION};
 use api::protocol::metric::agent::internal::{
     BE_SUPPRESS, BE_SUPPRESS_BE_USED, BE_SUPPRESS_LS_USED,
 };
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
 use units::MilliCpu;
 
 use super::Why;
 use crate::exposition::Group;
-use crate::waits::Wait;
 
 /// Changes that are kept.
 const CHANGES: usize = 1_024;
 
 /// The journal of one agent.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Journal(Arc<Mutex<Inner>>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Inner {
     node: String,
     switch: Switch,
-    decisions: BTreeMap<&'static str, Vec<Decided>>,
-    changes: VecDeque<Noted>,
+    decisions: BTreeMap<&'static str, Vec<StrategyDecision>>,
+    changes: VecDeque<KernelChange>,
     suppressed: Option<Suppressed>,
     waiting: Waiting,
 }
 
 /// Says who waits, when it is asked; nothing before the agent measures.
 #[derive(Clone, Default)]
-struct Waiting(Option<Arc<dyn Fn() -> Option<Vec<Wait>> + Send + Sync>>);
+struct Waiting(Option<Arc<dyn Fn() -> Option<Vec<PodWait>> + Send + Sync>>);
 
 impl std::fmt::Debug for Waiting {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -68,65 +67,16 @@ impl Suppressed {
     }
 }
 
-/// Whether the agent acts.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Switch {
-    pub is_on: bool,
-    /// Who turned it off: `local`, `node annotation`, `cluster`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub off_by: Option<String>,
-    /// Kernel files that are not as they were found.
-    pub dirty: usize,
-}
-
-/// A decision and since when it holds.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Decided {
-    pub strategy: String,
-    pub since: Timestamp,
-    /// When it was last decided so.
-    #[serde(default)]
-    pub at: Timestamp,
-    #[serde(flatten)]
-    pub why: Why,
-}
-
-/// A change of one kernel file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Noted {
-    pub at: Timestamp,
-    /// Group and knob.
-    pub place: String,
-    /// `None` when it went back to what was found.
-    pub owner: Option<String>,
-    /// `written`, `refused`, `unsupported`, `taken over`, `unledgered`, `asked` (for memory).
-    pub outcome: String,
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub old: String,
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub new: String,
-    pub why: String,
-}
-
-/// Everything, as it is served at `/decisions`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Page {
-    pub node: String,
-    pub switch: Switch,
-    pub decisions: Vec<Decided>,
-    /// Newest first.
-    pub changes: Vec<Noted>,
-    /// Online pods that waited, the worst first; absent where nobody measures it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub waits: Option<Vec<Wait>>,
-}
-
 impl Journal {
     pub fn new(node: &str) -> Self {
-        let journal = Self::default();
-        node.clone_into(&mut journal.0.lock().node);
-        journal
+        Self(Arc::new(Mutex::new(Inner {
+            node: node.to_owned(),
+            switch: Switch::starting(),
+            decisions: BTreeMap::new(),
+            changes: VecDeque::new(),
+            suppressed: None,
+            waiting: Waiting::default(),
+        })))
     }
 
     /// Replaces what a strategy decided; a decision with the same outcome keeps its age.
@@ -143,14 +93,19 @@ impl Journal {
         };
         let new = whys
             .into_iter()
-            .map(|why| Decided { strategy: strategy.to_owned(), since: since(&why), at: now, why })
+            .map(|why| StrategyDecision {
+                strategy: strategy.to_owned(),
+                since: since(&why),
+                at: Some(now),
+                why,
+            })
             .collect::<Vec<_>>();
         if !new.is_empty() {
             inner.decisions.insert(strategy, new);
         }
     }
 
-    pub fn note(&self, change: Noted) {
+    pub fn note(&self, change: KernelChange) {
         let mut inner = self.0.lock();
         if inner.changes.len() >= CHANGES {
             inner.changes.pop_back();
@@ -169,7 +124,7 @@ impl Journal {
     }
 
     /// Where the page learns who waits.
-    pub fn ask_who_waits(&self, ask: impl Fn() -> Option<Vec<Wait>> + Send + Sync + 'static) {
+    pub fn ask_who_waits(&self, ask: impl Fn() -> Option<Vec<PodWait>> + Send + Sync + 'static) {
         self.0.lock().waiting = Waiting(Some(Arc::new(ask)));
     }
 
@@ -182,7 +137,7 @@ impl Journal {
     }
 
     /// Decisions about one subject, those of all strategies.
-    pub fn about(&self, about: &str) -> Vec<Decided> {
+    pub fn about(&self, about: &str) -> Vec<StrategyDecision> {
         let inner = self.0.lock();
         let all = inner.decisions.values().flatten();
         all.filter(|decided| decided.why.about == about).cloned().collect()
@@ -193,6 +148,7 @@ impl Journal {
         let waits = waiting.0.and_then(|ask| ask());
         let inner = self.0.lock();
         Page {
+            version: VERSION,
             node: inner.node.clone(),
             switch: inner.switch.clone(),
             decisions: inner.decisions.values().flatten().cloned().collect(),
@@ -204,7 +160,9 @@ impl Journal {
 
 #[cfg(test)]
 mod tests {
-    use super::super::why::{NODE, Resource};
+    use api::decisions::ChangeOutcome;
+    use api::why::{NODE, Resource, Sum};
+
     use super::*;
 
     fn why(headline: &str) -> Why {
@@ -213,7 +171,7 @@ mod tests {
             resource: Resource::Cpu,
             headline: headline.to_owned(),
             bound_by: "threshold".to_owned(),
-            lines: Vec::new(),
+            sum: Sum::default(),
         }
     }
 
@@ -261,11 +219,11 @@ mod tests {
     fn old_changes_are_forgotten() {
         let journal = Journal::new("n1");
         for second in 0..=i64::try_from(CHANGES).unwrap() {
-            journal.note(Noted {
+            journal.note(KernelChange {
                 at: at(second),
-                place: "a:CfsQuota".to_owned(),
+                file: "a:CfsQuota".to_owned(),
                 owner: None,
-                outcome: "written".to_owned(),
+                outcome: ChangeOutcome::Written,
                 old: String::new(),
                 new: String::new(),
                 why: String::new(),

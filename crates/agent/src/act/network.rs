@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use api::protocol::gate::AgentGate;
 use api::qos::{KubeQos, QosClass};
 use api::strategy::{NetworkQos, ResourceQos, ResourceQosStrategy};
+use api::why::{NODE, Resource, Sum, Why};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use qos::network::{BitRate, Class, Pod, Shape, Share, Tier, band, plan};
 use serde::{Deserialize, Serialize};
@@ -25,7 +26,6 @@ use tracing::warn;
 use units::Quantity;
 
 use super::facts::Facts;
-use super::why::{NODE, Resource, Why};
 use crate::durable;
 use crate::pods::NodePod;
 
@@ -131,9 +131,10 @@ impl Network {
                 format!("the network is not divided: {text}")
             }
         };
-        let bound_by = facts.scene.slo.cite("resource-qos-config.policies.netQOSPolicy");
+        let bound_by =
+            facts.scene.slo.setting("resource-qos-config.policies.netQOSPolicy").to_string();
         let about = NODE.to_owned();
-        vec![Why { about, resource: Resource::Network, headline, bound_by, lines: Vec::new() }]
+        vec![Why { about, resource: Resource::Network, headline, bound_by, sum: Sum::default() }]
     }
 
     fn by_terway(&mut self, facts: &Facts<'_>) -> Result<Option<String>, NetworkError> {

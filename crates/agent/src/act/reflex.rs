@@ -16,10 +16,10 @@ use host::cgroup::{CgroupReader, Tree};
 use host::fs::Buffer;
 use host::{FileError, Reading};
 use qos::claim::{Bound, Rank, Value};
-use qos::frame::{self, Sample, Settings, State, Why};
+use qos::frame::{self, Sample, Settings, State, Step, Why};
 use units::{Micros, MilliCpu, Percent, Rounding};
 
-use super::{Place, Wish};
+use super::{Place, Sum, Wish};
 
 /// How often it looks.
 pub const TICK: Duration = Duration::from_millis(50);
@@ -57,6 +57,8 @@ struct Moment {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grant {
     pub granted: MilliCpu,
+    /// What all work together may use.
+    pub allowed: MilliCpu,
     pub why: Why,
 }
 
@@ -64,21 +66,35 @@ impl Grant {
     /// The same for people. It changes with every look, so the sentence is about the rule and the
     /// amounts are about the moment.
     pub fn explain(&self) -> super::Why {
-        let frame::Why { protected, leaves, jump, .. } = self.why;
-        let mut lines = vec![
-            super::Line::new(protected.0, "used above best-effort, lately at most", ""),
-            super::Line::new(leaves.0, "left by that", "below the threshold, or the floor"),
-        ];
-        if jump > MilliCpu::ZERO {
-            lines.push(super::Line::new(-jump.0, "kept free while online load rises", ""));
+        let frame::Why { protected, leaves, jump, step } = self.why;
+        let mut sum = Sum::default().plus(self.allowed, "allowed in total", "").minus(
+            protected,
+            "used above best-effort, lately at most",
+            "",
+        );
+        if leaves > self.allowed - protected {
+            sum = sum.then(leaves, "never less", "");
         }
-        lines.push(super::Line::new(self.granted.0, "granted at this moment", "quota"));
+        sum = sum.equals(leaves, "left by that", "");
+        match step {
+            Step::Shrink if jump > MilliCpu::ZERO => {
+                sum = sum.minus(jump, "kept free while online load rises", "");
+                if self.granted > leaves - jump {
+                    sum = sum.then(self.granted, "never less", "");
+                }
+            }
+            Step::Hold | Step::Grow if self.granted < leaves => {
+                sum = sum.then(self.granted, "grows when load stays low", "");
+            }
+            Step::Shrink | Step::Hold | Step::Grow => {}
+        }
         super::Why {
             about: super::NODE.to_owned(),
             resource: super::Resource::Cpu,
-            headline: "best-effort's time follows online load, twenty times a second".to_owned(),
+            headline: "the fast quota of best-effort follows online load, twenty times a second"
+                .to_owned(),
             bound_by: "online load".to_owned(),
-            lines,
+            sum: sum.equals(self.granted, "granted at this moment", "quota"),
         }
     }
 }
@@ -133,7 +149,8 @@ impl Reflex {
             .is_none_or(|written| frame::is_worth_writing(written, granted, settings.capacity));
         Ok(is_news.then(|| {
             self.written = Some(granted);
-            Grant { granted, why }
+            let allowed = settings.threshold.apply(settings.capacity, Rounding::Down);
+            Grant { granted, allowed, why }
         }))
     }
 
@@ -209,6 +226,10 @@ mod tests {
 
         /// A tick in which the online side and best-effort used this many CPUs.
         fn tick(&mut self, online: u32, best_effort: u32) -> Option<MilliCpu> {
+            self.grant(online, best_effort, MilliCpu(200)).map(|grant| grant.granted)
+        }
+
+        fn grant(&mut self, online: u32, best_effort: u32, system: MilliCpu) -> Option<Grant> {
             self.now += TICK;
             self.spent.0 += TICK * (online + best_effort);
             self.spent.1 += TICK * best_effort;
@@ -217,8 +238,7 @@ mod tests {
             };
             self.fake.set("sys/fs/cgroup/pods/cpu.stat", stat(self.spent.0));
             self.fake.set("sys/fs/cgroup/pods/be/cpu.stat", stat(self.spent.1));
-            let system = MilliCpu(200);
-            self.reflex.look(&SETTINGS, system, self.now).unwrap().map(|grant| grant.granted)
+            self.reflex.look(&SETTINGS, system, self.now).unwrap()
         }
     }
 
@@ -262,12 +282,30 @@ mod tests {
     }
 
     #[test]
+    fn the_sum_of_a_grant_adds_up() {
+        let mut rig = Rig::new();
+        let mut steps = Vec::new();
+        for round in 0..400_u32 {
+            let system = MilliCpu(i64::from(round % 7) * 10);
+            let Some(grant) = rig.grant(round / 60 * 5 % 9, 3, system) else { continue };
+            let why = grant.explain();
+            assert_eq!(why.sum.mistake(), None, "{why:?}");
+            assert_eq!(why.sum.result(), Some(grant.granted.0));
+            steps.push(grant.why.step);
+        }
+        for step in [Step::Shrink, Step::Grow] {
+            assert!(steps.contains(&step), "{step:?} is not in {steps:?}");
+        }
+    }
+
+    #[test]
     fn wishes_cover_children_with_quotas() {
         let mut rig = Rig::new();
         rig.tick(1, 4);
         rig.now += TICK;
         let grant = Grant {
             granted: MilliCpu(1_500),
+            allowed: MilliCpu(5_200),
             why: Why {
                 protected: MilliCpu(3_700),
                 leaves: MilliCpu(1_500),

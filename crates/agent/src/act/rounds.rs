@@ -15,6 +15,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::decisions::{ChangeOutcome, KernelChange, Switch};
 use api::protocol::gate::AgentGate;
 use groups::{CgroupPath, Knob, Layout, Version};
 use host::cgroup::Tree;
@@ -28,7 +29,7 @@ use super::besides::{self, Besides};
 use super::emergency::{Emergency, Sight};
 use super::facts::{Facts, Kernel, Settings};
 use super::files::{FileChange, Files};
-use super::journal::{Journal, Noted, Switch};
+use super::journal::Journal;
 use super::reflex::{Grant, IDLE_TICK, Reflex};
 use super::strategy::{self, Memory};
 use super::wake::{self, Prober, WakeProbe};
@@ -46,8 +47,8 @@ const SLOWLY: Duration = Duration::from_secs(10);
 const SMALL_FLOOR: Percent = Percent(10);
 const FLOOR: MilliCpu = MilliCpu(2_000);
 
-/// Owner of the frame around best-effort.
-const FRAME: &str = "frame";
+/// Owner of the quota that follows online load between two rounds.
+const FAST_QUOTA: &str = api::decisions::strategy::FAST_QUOTA;
 
 /// Who else says why.
 const WAKE: &str = "wake";
@@ -263,7 +264,7 @@ impl Rounds {
         self.look_for_emergency(now, at, inputs);
         self.settle(now, at);
         if is_round {
-            self.journal.decided(FRAME, self.grant.iter().map(Grant::explain).collect(), at);
+            self.journal.decided(FAST_QUOTA, self.grant.iter().map(Grant::explain).collect(), at);
             let dirty = self.held();
             self.journal.switched(Switch { is_on: true, off_by: None, dirty });
         }
@@ -279,7 +280,7 @@ impl Rounds {
             self.memory = Memory::default();
             self.emergency = Emergency::default();
             (self.reflex, self.grant) = (None, None);
-            let others = besides::OWNERS.into_iter().chain([WAKE, EMERGENCY, FRAME]);
+            let others = besides::OWNERS.into_iter().chain([WAKE, EMERGENCY, FAST_QUOTA]);
             for name in TURNS.iter().map(|turn| turn.name).chain(others) {
                 self.journal.decided(name, Vec::new(), at);
             }
@@ -367,7 +368,7 @@ impl Rounds {
             }
             (false, Some(_)) => {
                 (self.reflex, self.grant) = (None, None);
-                self.arbiter.post(FRAME, Vec::new(), None);
+                self.arbiter.post(FAST_QUOTA, Vec::new(), None);
             }
             _ => {}
         }
@@ -407,7 +408,7 @@ impl Rounds {
                 Version::V1 => &self.limited,
                 Version::V2 => &[],
             };
-            self.arbiter.post(FRAME, reflex.wishes(grant, limited), None);
+            self.arbiter.post(FAST_QUOTA, reflex.wishes(grant, limited), None);
         }
     }
 
@@ -437,11 +438,11 @@ impl Rounds {
             name: place.clone(),
             ..Record::node(at, 3, EMERGENCY, message)
         });
-        self.journal.note(Noted {
+        self.journal.note(KernelChange {
             at,
-            place,
+            file: place,
             owner: Some(EMERGENCY.to_owned()),
-            outcome: "asked".to_owned(),
+            outcome: ChangeOutcome::Asked,
             old: String::new(),
             new: bytes.0.to_string(),
             why,
@@ -465,18 +466,18 @@ impl Rounds {
         let outcome = match &change.error {
             Some(error) => {
                 warn!(path = place, value = change.new, error, "cannot set");
-                "refused"
+                ChangeOutcome::Refused
             }
-            None => "written",
+            None => ChangeOutcome::Written,
         };
         let new = change.error.as_ref().unwrap_or(&change.new);
-        let message = format!("{outcome}: {} -> {new}: {}", change.old, change.why);
+        let message = format!("{}: {} -> {new}: {}", outcome.name(), change.old, change.why);
         self.audit.record(Record { name: place.clone(), ..Record::node(at, 3, "system", message) });
-        self.journal.note(Noted {
+        self.journal.note(KernelChange {
             at,
-            place,
+            file: place,
             owner: None,
-            outcome: outcome.to_owned(),
+            outcome,
             old: change.old.clone(),
             new: new.clone(),
             why: change.why.clone(),
@@ -491,42 +492,47 @@ impl Rounds {
             Outcome::Written { old, new } => {
                 self.told.remove(&change.place);
                 debug!(path = place, value = new, owner, why = change.why, "wrote");
-                ("written", old.clone(), new.clone())
+                (ChangeOutcome::Written, old.clone(), new.clone())
             }
             Outcome::Refused { value, error } => {
                 if self.told.insert(change.place.clone()) {
                     warn!(path = place, value, error, owner, "the kernel refused; will retry");
                 }
-                ("refused", String::new(), format!("{value}: {error}"))
+                (ChangeOutcome::Refused, String::new(), format!("{value}: {error}"))
             }
             Outcome::Unsupported => {
                 debug!(path = place, "this kernel has no such file");
-                ("unsupported", String::new(), String::new())
+                (ChangeOutcome::Unsupported, String::new(), String::new())
             }
             Outcome::TakenOver { ours, theirs } => {
                 warn!(
                     path = place,
                     ours, theirs, "somebody else changed this file; it is theirs now"
                 );
-                ("taken over", ours.clone(), theirs.clone())
+                (ChangeOutcome::Overridden, ours.clone(), theirs.clone())
             }
             Outcome::Unledgered { error } => {
                 if self.told.insert(change.place.clone()) {
                     warn!(path = place, error, "the ledger cannot be written; nothing is touched");
                 }
-                ("unledgered", String::new(), error.clone())
+                (ChangeOutcome::LedgerFailed, String::new(), error.clone())
             }
         };
         self.audit.record(Record {
             subject: Subject::Group,
             name: place.clone(),
-            ..Record::node(at, 3, owner, format!("{outcome}: {old} -> {new}: {}", change.why))
+            ..Record::node(
+                at,
+                3,
+                owner,
+                format!("{}: {old} -> {new}: {}", outcome.name(), change.why),
+            )
         });
-        self.journal.note(Noted {
+        self.journal.note(KernelChange {
             at,
-            place,
+            file: place,
             owner: change.owner.map(str::to_owned),
-            outcome: outcome.to_owned(),
+            outcome,
             old,
             new,
             why: change.why.clone(),

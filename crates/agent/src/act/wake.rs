@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use api::why::{NODE, Resource, Sum, Why};
 use groups::{CgroupPath, Driver, Knob, Layout, Setting, Shares, Version};
 use host::cgroup::{SetError, Tree};
 use host::wake::{self, Role, Task};
@@ -32,7 +33,6 @@ use tracing::{info, warn};
 use units::{CpuSet, Micros};
 
 use super::facts::Facts;
-use super::why::{NODE, Resource, Why};
 use crate::object::chain;
 use crate::series::Subject;
 
@@ -210,7 +210,7 @@ impl WakeProbe {
             ),
         };
         let about = NODE.to_owned();
-        vec![Why { about, resource: Resource::Cpu, headline, bound_by, lines: Vec::new() }]
+        vec![Why { about, resource: Resource::Cpu, headline, bound_by, sum: Sum::default() }]
     }
 }
 

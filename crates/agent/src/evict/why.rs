@@ -1,11 +1,11 @@
 //! What do evictions look like in `explain`?
 
+use api::why::{Amount, NODE, Resource as Shown, Sum, Unit, Why};
 use qos::evict::cpu::Band;
 use qos::evict::{Need, Resource, Rules};
 use units::{Bytes, Rounding};
 
 use super::inputs::Seen;
-use crate::act::{Line, NODE, Resource as Shown, Why};
 use crate::slo::Merged;
 
 fn setting(name: &str) -> String {
@@ -33,16 +33,15 @@ fn room(used: Bytes, capacity: Bytes, band: Band, slo: &Merged) -> Why {
         resource: Shown::Memory,
         headline: "nobody has to leave for memory".to_owned(),
         bound_by: "room below the threshold".to_owned(),
-        lines: vec![
-            Line::new(capacity.0, "capacity", "memory of the machine, or of the group around it"),
-            Line::new(
-                limit.0,
+        sum: Sum::default()
+            .plus(capacity, "capacity", "memory of the machine, or of the group around it")
+            .then(
+                limit,
                 "pods leave from here on",
-                slo.cite(&setting("memoryEvictThresholdPercent")),
-            ),
-            Line::new(-used.0, "used", "all but page cache that can be given up"),
-            Line::new(limit.0.saturating_sub(used.0), "room", ""),
-        ],
+                slo.setting(&setting("memoryEvictThresholdPercent")),
+            )
+            .minus(used, "used", "all but page cache that can be given up")
+            .equals(limit - used, "room", ""),
     }
 }
 
@@ -60,12 +59,13 @@ fn wanted(need: &Need<String>, seen: &Seen) -> Why {
         format!("first to go: {}", names.join(", "))
     };
     let resource = resource(need.target.resource());
+    let unit = if resource == Shown::Cpu { Unit::MilliCores } else { Unit::Bytes };
     Why {
         about: NODE.to_owned(),
         resource,
         headline: format!("pods have to leave: {}", need.why),
         bound_by: need.feature.to_owned(),
-        lines: vec![Line::new(need.release, "to be freed", first)],
+        sum: Sum::default().beside(Amount(need.release, unit), "to be freed", first),
     }
 }
 
@@ -76,7 +76,7 @@ pub(super) fn noticed(about: &str, feature: &str, reason: &str, target: Resource
         resource: resource(target),
         headline: format!("was told that it will be evicted: {reason}"),
         bound_by: feature.to_owned(),
-        lines: Vec::new(),
+        sum: Sum::default(),
     }
 }
 

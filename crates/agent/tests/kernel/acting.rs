@@ -158,10 +158,10 @@ impl Rig {
     }
 
     fn refused(&self) -> Vec<String> {
+        use api::decisions::ChangeOutcome::{Overridden, Refused};
         let changes = self.journal.page().changes.into_iter();
-        let bad =
-            changes.filter(|change| matches!(change.outcome.as_str(), "refused" | "taken over"));
-        bad.map(|change| format!("{} {}", change.place, change.new)).collect()
+        let bad = changes.filter(|change| matches!(change.outcome, Refused | Overridden));
+        bad.map(|change| format!("{} {}", change.file, change.new)).collect()
     }
 
     fn off(&mut self) {

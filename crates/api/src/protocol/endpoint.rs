@@ -9,6 +9,8 @@ pub mod agent {
     pub const EXTERNAL_METRICS: &str = "/external-metrics";
     /// Audit records: `?size=`, `?pageToken=`.
     pub const EVENTS: &str = "/events";
+    /// [`Page`](crate::decisions::Page): what the agent decided, and why. Ours.
+    pub const DECISIONS: &str = "/decisions";
 
     pub const KUBELET_READ_ONLY_PORT: u16 = 10255;
     /// The hook server as the container sees it.

@@ -6,10 +6,10 @@
 
 use std::fmt::Write;
 
-use agent::act::journal::{Noted, Page, Switch};
-use agent::act::{NODE, Resource};
-use agent::server::DECISIONS;
 use anyhow::{Context, ensure};
+use api::decisions::{KernelChange, Page, StrategyDecision, Switch};
+use api::protocol::endpoint::agent::{DECISIONS, PORT};
+use api::why::{NODE, Resource};
 use clap::Args;
 use http::Request;
 use jiff::Timestamp;
@@ -17,12 +17,9 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
 use serde::Serialize;
 
-use super::answer::{Answer, age};
+use super::why::{age, write_decision};
 use crate::object::Cluster;
 use crate::state;
-
-/// The agent's port on nodes of a cluster, as the reference's.
-const PORT: u16 = 9316;
 
 /// Changes of kernel files that are shown.
 const SHOWN: usize = 8;
@@ -42,20 +39,24 @@ pub(super) struct Shown {
     about: String,
     node: String,
     switch: Switch,
-    answers: Vec<Answer>,
+    answers: Vec<StrategyDecision>,
     /// Newest first.
-    changes: Vec<Noted>,
+    changes: Vec<KernelChange>,
     /// What the node is asked about; `None` for a pod.
     #[serde(skip)]
     resource: Option<Resource>,
 }
 
 impl Shown {
-    fn new(about: &str, page: Page, resource: Option<Resource>) -> Self {
-        let answers = page.decisions.iter().map(|one| Answer::decided(&page.node, one));
+    fn new(about: &str, mut page: Page, resource: Option<Resource>) -> Self {
+        for why in page.decisions.iter_mut().map(|decided| &mut decided.why) {
+            if why.about == NODE {
+                why.about.clone_from(&page.node);
+            }
+        }
         Self {
             about: about.to_owned(),
-            answers: answers.collect(),
+            answers: page.decisions,
             switch: page.switch,
             changes: page.changes,
             node: page.node,
@@ -141,7 +142,7 @@ impl Where {
 
 /// What is about the node and has a sum is what was asked for.
 fn first_things_first(page: &mut Page) {
-    page.decisions.sort_by_key(|decided| (decided.why.about != NODE, decided.why.lines.is_empty()));
+    page.decisions.sort_by_key(|decided| (decided.why.about != NODE, decided.why.sum.is_empty()));
 }
 
 async fn direct(address: &str) -> anyhow::Result<String> {
@@ -165,7 +166,7 @@ fn of_pod(mut page: Page, about: &str, uid: &str, is_best_effort: bool) -> Shown
     // The systemd driver writes uids with underscores.
     let escaped = uid.replace('-', "_");
     page.changes.retain(|change| {
-        !uid.is_empty() && (change.place.contains(uid) || change.place.contains(&escaped))
+        !uid.is_empty() && (change.file.contains(uid) || change.file.contains(&escaped))
     });
     page.changes.truncate(SHOWN);
     Shown::new(about, page, None)
@@ -191,7 +192,7 @@ pub(super) fn text(shown: &Shown, now: Timestamp) -> String {
         if index > 0 || !text.is_empty() {
             text.push('\n');
         }
-        answer.write(&mut text, now);
+        write_decision(&mut text, answer, now);
     }
     if !changes.is_empty() {
         text.push_str("\nlast changes of its kernel files\n\n");
@@ -214,6 +215,7 @@ fn nothing(resource: Option<Resource>, node: &str) -> String {
             );
         }
         Some(Resource::Io | Resource::Network) => "resource-qos-config",
+        Some(_) => "colocation-config",
     };
     format!(
         "nothing is decided: {key} does not enable it (see `kubectl get nodeslo {node} -o yaml`), or \
@@ -221,17 +223,17 @@ fn nothing(resource: Option<Resource>, node: &str) -> String {
     )
 }
 
-fn write_change(text: &mut String, change: &Noted, now: Timestamp) {
+fn write_change(text: &mut String, change: &KernelChange, now: Timestamp) {
     let owner = change.owner.as_deref().unwrap_or("as it was found");
     let _ = writeln!(
         text,
         "  {:>5} ago  {}  {} -> {}  {owner}: {} ({})",
         age(change.at, now),
-        change.place,
+        change.file,
         change.old,
         change.new,
         change.why,
-        change.outcome
+        change.outcome.name()
     );
 }
 
@@ -245,18 +247,23 @@ mod tests {
         Timestamp::from_second(1_000_000 + seconds).unwrap()
     }
 
+    fn term(sign: &str, amount: i64, label: &str, note: &str) -> serde_json::Value {
+        json!({ "sign": sign, "amount": amount, "unit": "milliCores", "label": label, "note": note })
+    }
+
     fn page(is_on: bool) -> Page {
         serde_json::from_value(json!({
             "node": "n1",
             "switch": { "isOn": is_on, "offBy": if is_on { None } else { Some("local") }, "dirty": 0 },
             "decisions": [
                 { "strategy": "suppress", "since": at(0), "about": "node", "resource": "cpu",
-                  "headline": "best-effort may use 5.4 of 16 CPUs", "boundBy": "threshold", "lines": [
-                    { "amount": 16_000, "label": "capacity" },
-                    { "amount": 10_400, "label": "allowed in total",
-                      "note": "cpuSuppressThresholdPercent = 65 (built-in)" },
-                    { "amount": -4_000, "label": "used above best-effort", "note": "3 pods" },
-                    { "amount": 5_400, "label": "granted" } ] },
+                  "headline": "best-effort may use 6 of 16 CPUs", "boundBy": "threshold", "lines": [
+                    term("plus", 16_000, "capacity", ""),
+                    term("then", 10_400, "allowed in total", "cpuSuppressThresholdPercent = 65 (built-in)"),
+                    term("minus", 5_000, "used above best-effort", "3 pods"),
+                    term("equals", 5_400, "left", ""),
+                    term("plus", 600, "rounded up to whole CPUs", ""),
+                    term("equals", 6_000, "granted", "") ] },
                 { "strategy": "evict", "since": at(700), "about": "node", "resource": "memory",
                   "headline": "nobody has to leave for memory", "boundBy": "room", "lines": [
                     { "amount": 107_374_182_400_i64, "label": "capacity" } ] },
@@ -293,12 +300,14 @@ mod tests {
     #[test]
     fn a_decision_is_a_sum_with_its_sources() {
         let want = "\
-n1: best-effort may use 5.4 of 16 CPUs (bound by: threshold; suppress, for 12 min)
+n1: best-effort may use 6 of 16 CPUs (bound by: threshold; suppress, for 12 min)
 
    16.0  capacity
-   10.4  allowed in total        cpuSuppressThresholdPercent = 65 (built-in)
- -  4.0  used above best-effort  3 pods
- =  5.4  granted
+ > 10.4  allowed in total          cpuSuppressThresholdPercent = 65 (built-in)
+ -  5.0  used above best-effort    3 pods
+ =  5.4  left
+ +  0.6  rounded up to whole CPUs
+ =  6.0  granted
 ";
         assert_eq!(text(&node(page(true), Resource::Cpu), at(720)), want);
     }
@@ -330,15 +339,16 @@ n1: best-effort may use 5.4 of 16 CPUs (bound by: threshold; suppress, for 12 mi
     fn programs_read_the_same() {
         let json = serde_json::to_value(node(page(true), Resource::Cpu)).unwrap();
         let answer = &json["answers"][0];
-        assert_eq!((&answer["about"], &answer["unit"]), (&json!("n1"), &json!("milliCores")));
+        assert_eq!(answer["about"], "n1");
+        assert_eq!(answer["lines"][0]["unit"], "milliCores");
         let signs: Vec<&str> = answer["lines"]
             .as_array()
             .unwrap()
             .iter()
             .map(|line| line["sign"].as_str().unwrap())
             .collect();
-        assert_eq!(signs, ["plus", "plus", "minus", "equals"]);
-        assert_eq!(answer["lines"][2]["amount"], 4_000);
+        assert_eq!(signs, ["plus", "then", "minus", "equals", "plus", "equals"]);
+        assert_eq!(answer["lines"][2]["amount"], 5_000);
     }
 
     #[test]

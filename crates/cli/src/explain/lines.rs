@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
+use api::why::Unit;
 use jiff::Timestamp;
-use overcommit::explain::Unit;
 
 use super::Explanation;
-use super::answer::{age, shows};
+use super::why::{age, shows, write};
 
 pub(super) fn text(explanation: &Explanation, now: Timestamp) -> String {
     let node = &explanation.node;
@@ -24,7 +24,7 @@ pub(super) fn text(explanation: &Explanation, now: Timestamp) -> String {
         return text;
     }
     for answer in &explanation.answers {
-        answer.write(&mut text, now);
+        write(&mut text, answer);
         text.push('\n');
     }
     if let Some(measured) = explanation.measured {

@@ -6,7 +6,8 @@
 
 use std::time::Duration;
 
-use api::protocol::endpoint::agent;
+use api::decisions::Page;
+use api::protocol::endpoint::agent::{self, DECISIONS};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::Request;
@@ -21,9 +22,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use super::Feed;
-use crate::model::decisions::AgentPage;
 
-const DECISIONS: &str = "/decisions";
 /// Between two rounds, and how many agents are asked in one.
 const ROUND: Duration = Duration::from_secs(1);
 const ASKED: usize = 32;
@@ -201,12 +200,12 @@ async fn ask_all(feed: &Feed, client: &Client, agents: Vec<Asked>) -> Option<Str
 }
 
 /// The API server asks for us.
-async fn pass_on(client: &Client, path: &str) -> Result<AgentPage, AskError> {
+async fn pass_on(client: &Client, path: &str) -> Result<Page, AskError> {
     let text = client.request_text(Request::get(path).body(Vec::new())?).await?;
     serde_json::from_str(&text).map_err(|error| AskError::Body(error.to_string()))
 }
 
-async fn ask(address: &str) -> Result<AgentPage, AskError> {
+async fn ask(address: &str) -> Result<Page, AskError> {
     let stream = TcpStream::connect(address)
         .await
         .map_err(|source| AskError::Connect { address: address.to_owned(), source })?;

@@ -5,6 +5,9 @@
 
 use std::collections::VecDeque;
 
+use api::decisions::strategy::{EVICT, FAST_QUOTA, SUPPRESS};
+use api::decisions::{Page, StrategyDecision};
+use api::why::{NODE, Resource};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use units::MilliCpu;
@@ -12,133 +15,32 @@ use units::MilliCpu;
 /// Decisions that the log keeps, of all nodes.
 const LOG: usize = 4_096;
 
-/// The subject of decisions about the whole node.
-pub const NODE: &str = "node";
-/// The strategy that sets the best-effort limit.
-pub const SUPPRESS: &str = "suppress";
-/// The one that gives it time within them, many times a second.
-const FRAME: &str = "frame";
-/// Strategies that end pods start with this.
-const EVICT: &str = "evict";
-
-/// What an agent serves. Fields that it does not send are empty.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct AgentPage {
-    pub node: String,
-    pub switch: Switch,
-    pub decisions: Vec<Decided>,
-    pub changes: Vec<Change>,
-    /// Online pods that waited, the worst first; `None` where nobody measures it.
-    pub waits: Option<Vec<Wait>>,
+/// Whether a decision is the limit that a strategy sets for best-effort as a whole.
+fn is_limit(decided: &StrategyDecision, strategy: &str) -> bool {
+    decided.strategy == strategy
+        && decided.why.about == NODE
+        && decided.why.resource == Resource::Cpu
 }
 
-/// An online pod that waited for something: a hint that somebody interferes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Wait {
-    /// `namespace/name`.
-    pub pod: String,
-    pub resource: String,
-    /// Part of the last minute in which a task of it waited, in hundredths of a percent.
-    pub share: u32,
+fn result(decided: &StrategyDecision) -> Option<MilliCpu> {
+    decided.why.sum.result().map(MilliCpu)
 }
 
-/// Whether the agent acts.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Switch {
-    pub is_on: bool,
-    pub off_by: Option<String>,
-    /// Kernel files that are not as they were found.
-    pub dirty: usize,
+/// Whether a decision leaves less to best-effort as a whole than an earlier one did.
+pub fn is_lower(decided: &StrategyDecision, before: &StrategyDecision) -> bool {
+    is_limit(decided, SUPPRESS) && is_limit(before, SUPPRESS) && result(decided) < result(before)
 }
 
-impl Default for Switch {
-    fn default() -> Self {
-        Self { is_on: true, off_by: None, dirty: 0 }
-    }
-}
-
-/// A decision and since when it holds.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Decided {
-    pub strategy: String,
-    pub since: Timestamp,
-    /// When it was last decided so.
-    #[serde(default)]
-    pub at: Option<Timestamp>,
-    /// `node`, or `namespace/name` of a pod.
-    pub about: String,
-    pub resource: String,
-    /// The outcome in one sentence.
-    pub headline: String,
-    /// The rule that had the last word.
-    pub bound_by: String,
-    /// The sum, term by term; the last one is the result.
-    #[serde(default)]
-    pub lines: Vec<Line>,
-}
-
-impl Decided {
-    /// Whether it is the limit that a strategy sets for best-effort as a whole.
-    fn limits(&self, strategy: &str) -> bool {
-        self.strategy == strategy && self.about == NODE && self.resource == "cpu"
-    }
-
-    /// What the sum comes to.
-    fn result(&self) -> Option<MilliCpu> {
-        self.lines.last().map(|line| MilliCpu(line.amount))
-    }
-
-    /// Whether it leaves less to best-effort as a whole than another one did.
-    pub fn is_lower(&self, before: &Self) -> bool {
-        self.limits(SUPPRESS) && before.limits(SUPPRESS) && self.result() < before.result()
-    }
-}
-
-/// One term of a sum.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Line {
-    /// Milli-cores or bytes; negative terms come off.
-    pub amount: i64,
-    pub label: String,
-    #[serde(default)]
-    pub note: String,
-}
-
-/// A change of one kernel file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Change {
-    pub at: Timestamp,
-    pub place: String,
-    #[serde(default)]
-    pub owner: Option<String>,
-    pub outcome: String,
-    #[serde(default)]
-    pub old: String,
-    #[serde(default)]
-    pub new: String,
-    #[serde(default)]
-    pub why: String,
-}
-
-impl AgentPage {
-    /// What best-effort pods may use, as the agent has decided: the CPUs they have, and the time
-    /// they get on them. What is less counts.
-    pub fn limit(&self) -> Option<(Timestamp, MilliCpu)> {
-        let of = |strategy: &str| {
-            let decided = self.decisions.iter().find(|one| one.limits(strategy))?;
-            Some((decided.at.unwrap_or(decided.since), decided.result()?))
-        };
-        match (of(SUPPRESS), of(FRAME)) {
-            (Some((first, cpus)), Some((second, time))) => {
-                Some((first.max(second), cpus.min(time)))
-            }
-            (one, other) => one.or(other),
-        }
+/// What best-effort pods may use, as the agent has decided: the smaller of the CPUs they have and the
+/// time they get on these CPUs.
+pub fn limit(page: &Page) -> Option<(Timestamp, MilliCpu)> {
+    let of = |strategy: &str| {
+        let decided = page.decisions.iter().find(|one| is_limit(one, strategy))?;
+        Some((decided.at.unwrap_or(decided.since), result(decided)?))
+    };
+    match (of(SUPPRESS), of(FAST_QUOTA)) {
+        (Some((first, cpus)), Some((second, time))) => Some((first.max(second), cpus.min(time))),
+        (one, other) => one.or(other),
     }
 }
 
@@ -148,13 +50,13 @@ impl AgentPage {
 pub struct Entry {
     pub node: String,
     #[serde(flatten)]
-    pub decided: Decided,
+    pub decided: StrategyDecision,
 }
 
 impl Entry {
     /// Whether a pod was sent away. What is said of the node is how far it is from doing so.
     pub fn is_eviction(&self) -> bool {
-        self.decided.strategy.starts_with(EVICT) && self.decided.about != NODE
+        self.decided.strategy.starts_with(EVICT) && self.decided.why.about != NODE
     }
 }
 
@@ -175,11 +77,11 @@ pub struct Filter {
 impl Filter {
     pub fn admits(&self, entry: &Entry) -> bool {
         let text = self.text.to_lowercase();
-        let Decided { strategy, about, headline, bound_by, .. } = &entry.decided;
+        let StrategyDecision { strategy, why, .. } = &entry.decided;
         (self.node.is_empty() || self.node == entry.node)
             && (self.strategy.is_empty() || self.strategy == *strategy)
             && (text.is_empty()
-                || [&entry.node, strategy, about, headline, bound_by]
+                || [&entry.node, strategy, &why.about, &why.headline, &why.bound_by]
                     .iter()
                     .any(|one| one.to_lowercase().contains(&text)))
     }
@@ -187,18 +89,18 @@ impl Filter {
 
 impl Log {
     /// Adds what is new in the page: what was decided after the newest of the page before.
-    pub fn add(&mut self, page: &AgentPage, before: Option<&AgentPage>) {
-        let is_known = |decided: &Decided| {
+    pub fn add(&mut self, page: &Page, before: Option<&Page>) {
+        let is_known = |decided: &StrategyDecision| {
             before.is_some_and(|before| {
                 before.decisions.iter().any(|old| {
                     old.since == decided.since
                         && old.strategy == decided.strategy
-                        && old.about == decided.about
-                        && old.resource == decided.resource
+                        && old.why.about == decided.why.about
+                        && old.why.resource == decided.why.resource
                 })
             })
         };
-        let mut new: Vec<&Decided> =
+        let mut new: Vec<&StrategyDecision> =
             page.decisions.iter().filter(|decided| !is_known(decided)).collect();
         new.sort_by_key(|decided| decided.since);
         for decided in new {
@@ -220,27 +122,39 @@ impl Log {
 
 #[cfg(test)]
 mod tests {
+    use api::decisions::{Switch, VERSION};
+    use api::why::{Sum, Why};
+
     use super::*;
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
     }
 
-    fn decided(strategy: &str, since: i64, headline: &str) -> Decided {
-        Decided {
+    fn decided(strategy: &str, since: i64, headline: &str) -> StrategyDecision {
+        StrategyDecision {
             strategy: strategy.to_owned(),
             since: at(since),
             at: None,
-            about: NODE.to_owned(),
-            resource: "cpu".to_owned(),
-            headline: headline.to_owned(),
-            bound_by: "threshold".to_owned(),
-            lines: vec![Line { amount: 1_500, label: "granted".to_owned(), note: String::new() }],
+            why: Why {
+                about: NODE.to_owned(),
+                resource: Resource::Cpu,
+                headline: headline.to_owned(),
+                bound_by: "threshold".to_owned(),
+                sum: Sum::default().equals(MilliCpu(1_500), "granted", ""),
+            },
         }
     }
 
-    fn page(decisions: Vec<Decided>) -> AgentPage {
-        AgentPage { node: "n1".to_owned(), decisions, ..AgentPage::default() }
+    fn page(decisions: Vec<StrategyDecision>) -> Page {
+        Page {
+            version: VERSION,
+            node: "n1".to_owned(),
+            switch: Switch::on(),
+            decisions,
+            changes: Vec::new(),
+            waits: None,
+        }
     }
 
     #[test]
@@ -251,13 +165,13 @@ mod tests {
               "lines":[{"amount":4000,"label":"capacity"},{"amount":1500,"label":"granted"}]}],
             "changes":[{"at":"2030-01-01T00:00:00Z","place":"a:CfsQuota","owner":"suppress",
               "outcome":"written","why":"threshold"}]}"#;
-        let page: AgentPage = serde_json::from_str(text).unwrap();
-        assert_eq!(page.limit().map(|(_, limit)| limit), Some(MilliCpu(1_500)));
+        let page: Page = serde_json::from_str(text).unwrap();
+        assert_eq!(limit(&page).map(|(_, limit)| limit), Some(MilliCpu(1_500)));
         assert!(!page.switch.is_on);
         assert_eq!(page.changes[0].owner.as_deref(), Some("suppress"));
-        let empty: AgentPage = serde_json::from_str("{}").unwrap();
-        assert!(empty.switch.is_on && empty.limit().is_none());
-        assert!(serde_json::from_str::<AgentPage>(r#"{"decisions":[{}]}"#).is_err());
+        let empty: Page = serde_json::from_str("{}").unwrap();
+        assert!(empty.switch.is_on && limit(&empty).is_none());
+        assert!(serde_json::from_str::<Page>(r#"{"decisions":[{}]}"#).is_err());
     }
 
     #[test]
@@ -265,14 +179,14 @@ mod tests {
         let with = |strategy: &str, amount: i64| {
             let mut decided = decided(strategy, 1, "x");
             decided.at = Some(at(9));
-            decided.lines[0].amount = amount;
+            decided.why.sum.terms[0].amount = amount;
             decided
         };
         let limit =
-            |decisions| page(decisions).limit().map(|(at, limit)| (at.as_second(), limit.0));
+            |decisions| limit(&page(decisions)).map(|(at, limit)| (at.as_second(), limit.0));
         assert_eq!(limit(vec![with("suppress", 2_000)]), Some((9, 2_000)));
-        assert_eq!(limit(vec![with("suppress", 2_000), with("frame", 200)]), Some((9, 200)));
-        assert_eq!(limit(vec![with("suppress", 100), with("frame", 200)]), Some((9, 100)));
+        assert_eq!(limit(vec![with("suppress", 2_000), with("fast_quota", 200)]), Some((9, 200)));
+        assert_eq!(limit(vec![with("suppress", 100), with("fast_quota", 200)]), Some((9, 100)));
         assert_eq!(limit(vec![with("burst", 100)]), None);
     }
 
@@ -281,11 +195,12 @@ mod tests {
         let mut log = Log::default();
         let first = page(vec![decided("suppress", 1, "a")]);
         log.add(&first, None);
-        let evicted = Decided { about: "d/p".to_owned(), ..decided("evict", 3, "b") };
+        let mut evicted = decided("evict", 3, "b");
+        evicted.why.about = "d/p".to_owned();
         let second = page(vec![decided("suppress", 1, "a"), decided("evict", 2, "r"), evicted]);
         log.add(&second, Some(&first));
         log.add(&second, Some(&second));
-        let found: Vec<&str> = log.entries().map(|one| one.decided.headline.as_str()).collect();
+        let found: Vec<&str> = log.entries().map(|one| one.decided.why.headline.as_str()).collect();
         assert_eq!(found, ["b", "r", "a"], "newest first");
         let evictions: Vec<bool> = log.entries().map(Entry::is_eviction).collect();
         assert_eq!(evictions, [true, false, false], "room on the node is no eviction");

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use api::config::Key;
+use api::decisions::strategy::SUPPRESS;
+use api::decisions::{PodWait, StrategyDecision, Switch};
 use api::qos::QosClass;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -12,7 +14,7 @@ use serde_json::Value;
 
 use super::World;
 use super::cpus::CpuMap;
-use super::decisions::{Decided, Entry, Filter, SUPPRESS, Switch, Wait};
+use super::decisions::{Entry, Filter, is_lower};
 use super::facts::{PodFacts, PodKey, Thresholds, Usage};
 use super::history::{Limit, Sample};
 use super::row::NodeRow;
@@ -36,9 +38,9 @@ pub struct NodePage {
     pub has_agent: bool,
     pub switch: Switch,
     /// What holds now.
-    pub decisions: Vec<Decided>,
+    pub decisions: Vec<StrategyDecision>,
     /// Online pods that waited; `None` where nobody measures it.
-    pub waits: Option<Vec<Wait>>,
+    pub waits: Option<Vec<PodWait>>,
     pub settings: Vec<Setting>,
 }
 
@@ -106,7 +108,7 @@ impl World {
             cpu_map: CpuMap::of(topology, &pods),
             pod_rows: pods.iter().filter_map(|(key, _)| self.pod_row(key)).collect(),
             has_agent: agent.is_some(),
-            switch: agent.map(|page| page.switch.clone()).unwrap_or_default(),
+            switch: agent.map_or_else(Switch::on, |page| page.switch.clone()),
             decisions: agent.map(|page| page.decisions.clone()).unwrap_or_default(),
             waits: agent.and_then(|page| page.waits.clone()),
             settings: self.settings(name),
@@ -158,13 +160,14 @@ impl World {
         let filter = Filter { node: name.to_owned(), ..Filter::default() };
         let entries: Vec<&Entry> = self.log.find(&filter).collect();
         // The log is newest first: what was decided before stands behind.
-        let is_lower = |index: usize, decided: &Decided| {
+        let is_lower = |index: usize, decided: &StrategyDecision| {
             let mut older = entries.iter().skip(index + 1).map(|entry| &entry.decided);
-            let before = older.find(|one| one.strategy == SUPPRESS && one.about == decided.about);
-            before.is_some_and(|before| decided.is_lower(before))
+            let before =
+                older.find(|one| one.strategy == SUPPRESS && one.why.about == decided.why.about);
+            before.is_some_and(|before| is_lower(decided, before))
         };
         let marks = entries.iter().enumerate().filter_map(|(index, entry)| {
-            let Decided { since, strategy, about, headline, bound_by, .. } = &entry.decided;
+            let StrategyDecision { since, strategy, why, .. } = &entry.decided;
             let kind = match entry.is_eviction() {
                 true => MarkKind::Evicted,
                 false if strategy == SUPPRESS && is_lower(index, &entry.decided) => {
@@ -175,9 +178,9 @@ impl World {
             Some(Mark {
                 at: *since,
                 kind,
-                about: about.clone(),
-                headline: headline.clone(),
-                bound_by: bound_by.clone(),
+                about: why.about.clone(),
+                headline: why.headline.clone(),
+                bound_by: why.bound_by.clone(),
             })
         });
         marks.take(MARKS).collect()

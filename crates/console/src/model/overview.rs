@@ -1,10 +1,10 @@
 //! Is the cluster safe, and what is it used for?
 
+use api::decisions::PodWait;
 use serde::Serialize;
 use units::{Bytes, MilliCpu};
 
 use super::World;
-use super::decisions::Wait;
 use super::history::FleetSample;
 use super::row::{NodeRow, State};
 
@@ -43,7 +43,7 @@ pub struct Overview {
 pub struct Hint {
     pub node: String,
     #[serde(flatten)]
-    pub wait: Wait,
+    pub wait: PodWait,
 }
 
 fn hints(world: &World) -> Vec<Hint> {

@@ -1,10 +1,12 @@
 //! How is this pod treated?
 
+use api::decisions::StrategyDecision;
+use api::why::NODE;
 use jiff::Timestamp;
 use serde::Serialize;
 
 use super::World;
-use super::decisions::{Decided, Entry, Filter};
+use super::decisions::{Entry, Filter};
 use super::facts::PodKey;
 use super::node::PodRow;
 use super::row::State;
@@ -23,7 +25,7 @@ pub struct PodPage {
     pub node_state: Option<State>,
     pub node_why: String,
     /// What holds now: about the pod, and about its node for best-effort pods.
-    pub decisions: Vec<Decided>,
+    pub decisions: Vec<StrategyDecision>,
     pub past: Vec<Entry>,
 }
 
@@ -35,17 +37,15 @@ impl World {
         let node = self.nodes.get(&row.node).map(|node| self.row(&row.node, node, now));
         let agent = self.agents.get(&row.node);
         let is_best_effort = row.qos == "BE";
-        let concerns = |subject: &str| {
-            subject == about || (is_best_effort && subject == super::decisions::NODE)
-        };
-        let decisions: Vec<Decided> = agent
+        let concerns = |subject: &str| subject == about || (is_best_effort && subject == NODE);
+        let decisions: Vec<StrategyDecision> = agent
             .into_iter()
             .flat_map(|page| &page.decisions)
-            .filter(|decided| concerns(&decided.about))
+            .filter(|decided| concerns(&decided.why.about))
             .cloned()
             .collect();
         let filter = Filter { node: row.node.clone(), ..Filter::default() };
-        let past = self.log.find(&filter).filter(|entry| entry.decided.about == about);
+        let past = self.log.find(&filter).filter(|entry| entry.decided.why.about == about);
         Some(PodPage {
             headline: headline(&row),
             past: past.take(PAST).cloned().collect(),

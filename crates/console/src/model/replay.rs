@@ -6,12 +6,13 @@
 
 use std::collections::BTreeSet;
 
+use api::decisions::StrategyDecision;
 use jiff::Timestamp;
 use serde::Serialize;
 use units::MilliCpu;
 
 use super::World;
-use super::decisions::{Decided, Filter};
+use super::decisions::Filter;
 use super::facts::Thresholds;
 use super::history::{Limit, Sample};
 use super::node::Mark;
@@ -38,7 +39,7 @@ pub struct Replay {
     /// What best-effort could use.
     pub limit: Option<MilliCpu>,
     /// The newest decision of each strategy about each subject.
-    pub decisions: Vec<Decided>,
+    pub decisions: Vec<StrategyDecision>,
     /// How many of them were made at this very moment.
     pub changed: usize,
     pub samples: Vec<Sample>,
@@ -79,7 +80,7 @@ impl World {
     }
 
     /// Decisions up to a moment that no newer one has replaced, newest first.
-    fn held(&self, filter: &Filter, at: Timestamp) -> Vec<Decided> {
+    fn held(&self, filter: &Filter, at: Timestamp) -> Vec<StrategyDecision> {
         let mut seen = BTreeSet::new();
         let mut held = Vec::new();
         for entry in self.log.find(filter).filter(|entry| entry.decided.since <= at) {
@@ -88,7 +89,7 @@ impl World {
             if entry.is_eviction() && age > NEWS_SECONDS {
                 continue;
             }
-            if seen.insert((&decided.strategy, &decided.about, &decided.resource)) {
+            if seen.insert((&decided.strategy, &decided.why.about, decided.why.resource)) {
                 held.push(decided.clone());
             }
         }

@@ -4,12 +4,13 @@
 
 use std::cmp::Ordering;
 
+use api::decisions::Page;
 use api::qos::QosClass;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use units::{Bytes, MilliCpu, Percent, Rounding};
 
-use super::decisions::AgentPage;
+use super::decisions;
 use super::facts::{MetricFacts, NodeFacts, PodFacts, PodKey, Usage};
 
 /// A report that is older is not trusted.
@@ -123,7 +124,7 @@ pub struct Known<'w> {
     pub metric: Option<&'w MetricFacts>,
     pub pods: &'w [(&'w PodKey, &'w PodFacts)],
     /// What the agent says.
-    pub agent: Option<&'w AgentPage>,
+    pub agent: Option<&'w Page>,
 }
 
 impl Known<'_> {
@@ -164,7 +165,7 @@ impl Known<'_> {
     /// An agent that is off limits nothing.
     fn limit(&self) -> Option<MilliCpu> {
         let page = self.agent.filter(|page| page.switch.is_on && !self.node.is_off)?;
-        page.limit().map(|(_, limit)| limit)
+        decisions::limit(page).map(|(_, limit)| limit)
     }
 
     /// The state and its reason. What is worst is said.

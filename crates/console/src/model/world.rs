@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::config::{Config, Options};
+use api::decisions::Page;
 use api::finding::Finding;
 use api::kind::{NodeMetric, NodeResourceTopology};
 use jiff::Timestamp;
@@ -11,7 +12,7 @@ use units::MilliCpu;
 
 use super::benefit::{Ledger, Step};
 use super::cpus::Topology;
-use super::decisions::{AgentPage, Log};
+use super::decisions::{self, Log};
 use super::facts::{MetricFacts, NodeFacts, PodFacts, PodKey, Thresholds};
 use super::history::{self, FleetHistory, FleetSample, Limit, NodeHistory, Sample};
 use super::row::{Classes, Known, NodeRow};
@@ -25,7 +26,7 @@ pub struct World {
     on_node: BTreeMap<String, BTreeSet<PodKey>>,
     pub(super) metrics: BTreeMap<String, MetricFacts>,
     pub(super) topologies: BTreeMap<String, Topology>,
-    pub(super) agents: BTreeMap<String, AgentPage>,
+    pub(super) agents: BTreeMap<String, Page>,
     pub(super) histories: BTreeMap<String, NodeHistory>,
     pub(super) fleet: FleetHistory,
     pub(super) ledger: Ledger,
@@ -155,9 +156,9 @@ impl World {
     }
 
     /// Takes in what an agent says of itself.
-    pub fn put_agent(&mut self, name: &str, mut page: AgentPage) {
+    pub fn put_agent(&mut self, name: &str, mut page: Page) {
         name.clone_into(&mut page.node);
-        if let Some((at, milli_cpu)) = page.limit() {
+        if let Some((at, milli_cpu)) = decisions::limit(&page) {
             self.histories.entry(name.to_owned()).or_default().limit(Limit { at, milli_cpu });
         }
         self.log.add(&page, self.agents.get(name));
@@ -244,7 +245,7 @@ impl World {
         &self.keeping
     }
 
-    pub fn agent(&self, name: &str) -> Option<&AgentPage> {
+    pub fn agent(&self, name: &str) -> Option<&Page> {
         self.agents.get(name)
     }
 }

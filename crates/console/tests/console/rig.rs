@@ -87,7 +87,7 @@ pub(crate) fn topology(name: &str) -> Value {
 }
 
 /// What an agent serves: the limit of best-effort work, and a decision about a pod.
-pub(crate) fn agent(limit: i64, since: Timestamp) -> console::model::decisions::AgentPage {
+pub(crate) fn agent(limit: i64, since: Timestamp) -> api::decisions::Page {
     object(json!({
         "node": "n1",
         "switch": {"isOn": true, "dirty": 4},
@@ -96,9 +96,10 @@ pub(crate) fn agent(limit: i64, since: Timestamp) -> console::model::decisions::
             "resource": "cpu", "headline": format!("best-effort may use {limit}m of 8"),
             "boundBy": "threshold",
             "lines": [
-                {"amount": 8_000, "label": "capacity"},
-                {"amount": 5_200, "label": "allowed in total", "note": "threshold 65"},
-                {"amount": limit, "label": "granted"},
+                {"sign": "plus", "amount": 8_000, "unit": "milliCores", "label": "capacity"},
+                {"sign": "then", "amount": 5_200, "unit": "milliCores", "label": "allowed in total",
+                    "note": "threshold 65"},
+                {"sign": "equals", "amount": limit, "unit": "milliCores", "label": "granted"},
             ],
         }],
         "changes": [],

@@ -201,8 +201,9 @@ async fn a_manager_says_where_a_nodes_numbers_come_from() {
         ask().await.filter(|found| found["lendsNothing"].is_null())
     })
     .await;
-    assert_eq!(lending["batch"][0]["lent"], 34_400, "{lending:#}");
-    assert_eq!(lending["batch"][0]["terms"][0]["what"], "capacity");
+    let lines = lending["batch"][0]["lines"].as_array().unwrap();
+    assert_eq!(lines.last().unwrap()["amount"], 34_400, "{lending:#}");
+    assert_eq!((&lines[0]["label"], &lines[0]["amount"]), (&json!("capacity"), &json!(64_000)));
     assert!(lending["mid"].is_array(), "{lending:#}");
     assert_eq!(get(metrics, "/debug/noderesource/n2").await.0, 404);
     manager.stop().await;

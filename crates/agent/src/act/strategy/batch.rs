@@ -6,13 +6,15 @@
 //! the weight that the kubelet gave it: there it would be measured against online pods.
 
 use api::qos::QosClass;
+use api::why::{Resource, Sum, Why};
 use groups::{CgroupPath, Knob};
 use qos::batch::{Container, Limits, Node, container_limits, pod_limits};
 use qos::claim::{Rank, Value};
+use units::MilliCpu;
 
 use super::super::Wish;
 use super::super::facts::Facts;
-use super::super::why::{Decision, Line, Resource, Why};
+use super::super::why::Decision;
 use super::{number, quota, set, suppress};
 use crate::pods::{ContainerAsked, NodePod};
 
@@ -86,19 +88,21 @@ fn explain(pod: &NodePod, limits: &Limits) -> [Why; 2] {
         Some(_) => "has a limit of memory, from its batch-memory",
         None => "has no limit of memory",
     };
-    let why = |resource, headline: String, lines| Why {
+    let why = |resource, headline: String, sum| Why {
         about: about.clone(),
         resource,
         headline,
         bound_by: "batch resources".to_owned(),
-        lines,
+        sum,
     };
     let shares = format!("{} shares, from requests", limits.shares);
-    let mut terms = vec![Line::new(weight, "when others want CPU, too", shares)];
-    terms.extend(most.map(|most| Line::new(most, "at most", "quota, from limits")));
-    let bytes = limits.memory.map(|memory| Line::new(memory.0, "at most", "from limits"));
-    [
-        why(Resource::Cpu, cpu.to_owned(), terms),
-        why(Resource::Memory, memory.to_owned(), bytes.into_iter().collect()),
-    ]
+    let mut time = Sum::default().beside(MilliCpu(weight), "when others want CPU, too", shares);
+    if let Some(most) = most {
+        time = time.beside(MilliCpu(most), "at most", "quota, from limits");
+    }
+    let mut bytes = Sum::default();
+    if let Some(most) = limits.memory {
+        bytes = bytes.beside(most, "at most", "from limits");
+    }
+    [why(Resource::Cpu, cpu.to_owned(), time), why(Resource::Memory, memory.to_owned(), bytes)]
 }

@@ -10,13 +10,14 @@ use std::collections::BTreeMap;
 use api::metadata::topology::CpuSharedPools;
 use api::protocol::gate::AgentGate;
 use api::qos::QosClass;
+use api::why::{Resource, Sum, Why};
 use groups::{CgroupPath, Knob};
 use qos::assign::{Assignment, Class, Placement, Pools, Reason, assign};
 use qos::claim::{Rank, Value};
 use units::CpuSet;
 
 use super::super::facts::Facts;
-use super::super::why::{Decision, Resource, Why};
+use super::super::why::Decision;
 use super::{cpus, set};
 use crate::pods::NodePod;
 use crate::topology::Topology;
@@ -134,6 +135,6 @@ fn explain(pod: &NodePod, assignment: &Assignment) -> Option<Why> {
         resource: Resource::Cpu,
         headline,
         bound_by: bound_by.to_owned(),
-        lines: Vec::new(),
+        sum: Sum::default(),
     })
 }

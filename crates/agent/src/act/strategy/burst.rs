@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use api::qos::QosClass;
 use api::strategy::CpuBurstStrategy;
+use api::why::{Resource, Sum, Why};
 use groups::{CgroupPath, Knob};
 use qos::burst::limiter::Allowance;
 use qos::burst::{self, Cause, Limiter, NodeState, Pool, Step, cfs_burst, node_state, pod_quota};
@@ -16,7 +17,7 @@ use units::{Micros, MilliCpu, Percent};
 
 use super::super::Wish;
 use super::super::facts::Facts;
-use super::super::why::{Decision, Line, Resource, Why};
+use super::super::why::Decision;
 use super::{number, quota, set};
 use crate::pods::{ContainerAsked, NodePod};
 use crate::series::{Measure, Subject};
@@ -254,10 +255,9 @@ fn explain(
         about: format!("{}/{}", pod.view.namespace, pod.view.name),
         resource: Resource::Cpu,
         headline: format!("may burst above its quota as far as there is room: {node}"),
-        bound_by: facts.scene.slo.cite("cpu-burst-config.policy"),
-        lines: steps
-            .iter()
-            .map(|(name, micros, step)| Line::new(micros.0 / 100, name, said(*step)))
-            .collect(),
+        bound_by: facts.scene.slo.setting("cpu-burst-config.policy").to_string(),
+        sum: steps.iter().fold(Sum::default(), |sum, (name, micros, step)| {
+            sum.beside(MilliCpu(micros.0 / 100), name, said(*step))
+        }),
     }
 }

@@ -9,13 +9,14 @@
 use api::protocol::gate::AgentGate;
 use api::qos::{KubeQos, QosClass};
 use api::strategy::{CpuQos, ResourceQos};
+use api::why::{NODE, Resource, Sum, Why};
 use groups::{CgroupPath, Knob, Version};
 use qos::claim::Rank;
 use qos::identity::{self, Choice, Identities, Means, Mode, Owner, Wish as Identity};
 
 use super::super::Wish;
 use super::super::facts::Facts;
-use super::super::why::{Decision, NODE, Resource, Why};
+use super::super::why::Decision;
 use super::{number, set};
 use crate::pods::NodePod;
 
@@ -204,7 +205,7 @@ fn why(facts: &Facts<'_>, headline: &str) -> Why {
         about: NODE.to_owned(),
         resource: Resource::Cpu,
         headline: headline.to_owned(),
-        bound_by: facts.scene.slo.cite("resource-qos-config.beClass.cpuQOS.enable"),
-        lines: Vec::new(),
+        bound_by: facts.scene.slo.setting("resource-qos-config.beClass.cpuQOS.enable").to_string(),
+        sum: Sum::default(),
     }
 }

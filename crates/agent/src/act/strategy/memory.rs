@@ -9,6 +9,7 @@ use api::config::defaults::agent_qos;
 use api::metadata::pod::MemoryQosPolicy;
 use api::qos::{KubeQos, QosClass, StrategyClass};
 use api::strategy::{MemoryQos, ResourceQosStrategy};
+use api::why::{Resource, Sum, Why};
 use groups::{CgroupPath, Knob};
 use qos::claim::{Rank, Value};
 use qos::memory::{Asked, High, Shares, high, protection, tier_protection};
@@ -16,7 +17,7 @@ use units::{Bytes, Percent, Rounding};
 
 use super::super::Wish;
 use super::super::facts::{Facts, percent};
-use super::super::why::{Decision, Line, Resource, Why};
+use super::super::why::Decision;
 use super::{number, set};
 use crate::pods::{Bounds, NodePod};
 
@@ -244,10 +245,9 @@ fn explain(pod: &NodePod, asked: Asked, shares: &Shares) -> Why {
         resource: Resource::Memory,
         headline: "has memory that reclaim spares, and some that it takes last".to_owned(),
         bound_by: "its class or its annotation".to_owned(),
-        lines: vec![
-            Line::new(asked.request.0, "requested", ""),
-            Line::new(bytes(given.min).0, "memory.min", ""),
-            Line::new(bytes(given.low).0, "memory.low", ""),
-        ],
+        sum: Sum::default()
+            .beside(asked.request, "requested", "")
+            .beside(bytes(given.min), "memory.min", "")
+            .beside(bytes(given.low), "memory.low", ""),
     }
 }

@@ -8,6 +8,7 @@
 
 use api::protocol::gate::AgentGate;
 use api::qos::QosClass;
+use api::why::{NODE, Resource, Sum, Why};
 use groups::{CgroupPath, Knob, Setting};
 use host::Reading;
 use qos::claim::Rank;
@@ -17,7 +18,7 @@ use units::{CpuSet, Micros, MilliCpu, Percent};
 use super::super::Wish;
 use super::super::facts::{Facts, is_best_effort};
 use super::super::journal::Suppressed;
-use super::super::why::{Decision, Line, NODE, Resource, Why};
+use super::super::why::Decision;
 use super::{cpus as value, quota as quota_value, set};
 use crate::series::Subject;
 
@@ -154,7 +155,17 @@ fn by_quota(facts: &Facts<'_>, memory: &mut Memory, groups: &Groups, sum: &Budge
         _ => "threshold",
     };
     let milli = MilliCpu(quota.map_or(0, |quota| quota.0 / 100));
-    Decision { wishes, whys: vec![explain(facts, sum, milli, bound_by)], ..Decision::default() }
+    let step = match decision.why.bound_by {
+        quota::Bound::Budget => None,
+        quota::Bound::Floor => Some((milli, "never less")),
+        quota::Bound::Step => Some((milli, "grows in steps")),
+        quota::Bound::Near => Some((milli, "as before: too small a change")),
+    };
+    Decision {
+        wishes,
+        whys: vec![explain(facts, sum, step, milli, bound_by)],
+        ..Decision::default()
+    }
 }
 
 fn by_cpus(
@@ -205,9 +216,17 @@ fn by_cpus(
         (_, false) => groups.all().map(narrow).collect(),
     };
     let milli = MilliCpu::from_cores(i64::try_from(count).unwrap_or(i64::MAX));
+    let step = match decision.why.bound_by {
+        cpus::Bound::Budget => None,
+        cpus::Bound::Floor => Some((milli, "never less")),
+        cpus::Bound::Step => Some((milli, "grows in steps")),
+        cpus::Bound::Patience => Some((milli, "grows when it stays so")),
+        cpus::Bound::Candidates => Some((milli, "all that may be lent")),
+        cpus::Bound::Starved => Some((milli, "as before: no CPU may be lent")),
+    };
     Some(Decision {
         wishes,
-        whys: vec![explain(facts, sum, milli, bound_by)],
+        whys: vec![explain(facts, sum, step, milli, bound_by)],
         ..Decision::default()
     })
 }
@@ -249,27 +268,43 @@ fn recover_cpus<'g>(facts: &Facts<'_>, groups: impl Iterator<Item = &'g CgroupPa
         .collect()
 }
 
-fn explain(facts: &Facts<'_>, sum: &Budget, granted: MilliCpu, bound_by: &str) -> Why {
+/// The sum up to the grant; `step` is what replaced the budget, and why.
+fn explain(
+    facts: &Facts<'_>,
+    budget: &Budget,
+    step: Option<(MilliCpu, &str)>,
+    granted: MilliCpu,
+    bound_by: &str,
+) -> Why {
     let capacity = facts.scene.node.as_ref().map(|node| node.view.capacity.cpu).unwrap_or_default();
     let slo = &facts.scene.slo;
-    let system = format!("reserved {}, used {}", sum.system.reserved, sum.system.used);
-    let lines = vec![
-        Line::new(capacity.0, "capacity", ""),
-        Line::new(
-            sum.allowed.0,
-            "allowed in total",
-            slo.cite("resource-threshold-config.cpuSuppressThresholdPercent"),
-        ),
-        Line::new(-sum.protected.0, "used above best-effort", online_users(facts)),
-        Line::new(-sum.system.charged().0, "system", system),
-        Line::new(granted.0, "granted", slo.cite("resource-threshold-config.cpuSuppressPolicy")),
-    ];
+    let setting = |name: &str| slo.setting(&format!("resource-threshold-config.{name}"));
+    let system = format!("reserved {}, used {}", budget.system.reserved, budget.system.used);
+    let mut sum = Sum::default()
+        .plus(capacity, "capacity", "")
+        .then(budget.allowed, "allowed in total", setting("cpuSuppressThresholdPercent"))
+        .minus(budget.protected, "used above best-effort", online_users(facts))
+        .minus(budget.system.charged(), "system", system);
+    if budget.bound_by == Bound::Minimum {
+        sum = sum.then(budget.budget, "never less", setting("cpuSuppressMinPercent"));
+    }
+    sum = sum.equals(budget.budget, "left", "");
+    // A part of a CPU counts as one, and a quota is exact.
+    let whole = MilliCpu(budget.budget.0.div_euclid(1_000).saturating_mul(1_000));
+    match step {
+        Some((amount, label)) => sum = sum.then(amount, label, ""),
+        None if !is_by_quota(facts) && whole != budget.budget => {
+            let part = whole + MilliCpu(1_000) - budget.budget;
+            sum = sum.plus(part, "rounded up to whole CPUs", "");
+        }
+        None => {}
+    }
     Why {
         about: NODE.to_owned(),
         resource: Resource::Cpu,
         headline: format!("best-effort may use {} of {} CPUs", cores(granted), cores(capacity)),
         bound_by: bound_by.to_owned(),
-        lines,
+        sum: sum.equals(granted, "granted", setting("cpuSuppressPolicy")),
     }
 }
 

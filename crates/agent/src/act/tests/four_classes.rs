@@ -1,6 +1,9 @@
 //! The picture everybody draws of co-location: sixteen CPUs, LSE on two, LSR on two, LS on the rest,
 //! best-effort on all but those of LSE, less of them the more the others use.
 
+use std::collections::BTreeSet;
+
+use api::why::Sign::{Equals, Minus, Plus, Then};
 use groups::{CgroupPath, Version};
 use units::CpuSet;
 
@@ -56,9 +59,19 @@ fn each_class_runs_where_the_picture_says() {
         assert_eq!(why.headline, "best-effort may use 10 of 16 CPUs", "{version:?}");
         let shown = rig.journal.suppressed().unwrap();
         assert_eq!((shown.policy, shown.granted.0, shown.protected.0), ("cpuset", 10_000, 500));
-        let sum: Vec<_> = why.lines.iter().map(|line| line.amount).collect();
-        assert_eq!(sum, [16_000, 10_400, -500, 0, 10_000]);
-        assert_eq!(why.lines[1].note, "cpuSuppressThresholdPercent = 65 (built-in)");
+        let sum: Vec<_> = why.sum.terms.iter().map(|term| (term.sign, term.amount)).collect();
+        let want = [
+            (Plus, 16_000),
+            (Then, 10_400),
+            (Minus, 500),
+            (Minus, 0),
+            (Equals, 9_900),
+            (Plus, 100),
+            (Equals, 10_000),
+        ];
+        assert_eq!(sum, want, "whole CPUs are rounded up to");
+        let threshold = why.sum.terms[1].source.to_string();
+        assert_eq!(threshold, "cpuSuppressThresholdPercent = 65 (built-in)");
     }
 }
 
@@ -185,4 +198,32 @@ fn a_pod_that_is_set_by_hand_is_left_alone() {
     rig.tick();
     assert_eq!(rig.cpus(&own.child("own")), "");
     assert_ne!(rig.cpus(&other.child("other")), "");
+}
+
+#[test]
+fn every_sum_adds_up_whatever_the_load_does() {
+    for (policy, least) in [("cpuset", 0), ("cfsQuota", 0), ("cpuset", 30), ("cfsQuota", 30)] {
+        let Four { mut rig, .. } = four(Version::V2);
+        let mut slo = suppressing(policy);
+        slo["resourceUsedThresholdWithBE"]["cpuSuppressMinPercent"] = least.into();
+        slo["resourceUsedThresholdWithBE"]["memoryEvictThresholdPercent"] = 70.into();
+        rig.slo(slo);
+        let mut bounds = BTreeSet::new();
+        for round in 0..200_u32 {
+            // Loads jump about, and now and then stay for long enough to let best-effort grow.
+            let load = f64::from(round / 8 * 7_919 % 17_003) / 1_000.0;
+            rig.uses("ls", load + f64::from(round % 8) * 0.013);
+            rig.tick();
+            for decided in rig.journal.page().decisions {
+                assert_eq!(decided.why.sum.mistake(), None, "{policy} {round}: {decided:?}");
+                if decided.strategy == "suppress" {
+                    bounds.insert(decided.why.bound_by);
+                }
+            }
+        }
+        let low = if least > 0 { "minimum" } else { "floor" };
+        for bound in [low, "step", "threshold"] {
+            assert!(bounds.contains(bound), "{policy}: {bound} is not in {bounds:?}");
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use api::decisions::ChangeOutcome;
 use groups::{Knob, Setting, Version};
 use proptest::prelude::*;
 use serde_json::json;
@@ -84,7 +85,10 @@ fn a_value_set_by_hand_is_kept_and_the_rest_given_back() {
     }
     assert_eq!(rig.cpus(&tier), "7");
     let page = rig.journal.page();
-    assert!(page.changes.iter().any(|change| change.outcome == "taken over"), "{page:?}");
+    assert!(
+        page.changes.iter().any(|change| change.outcome == ChangeOutcome::Overridden),
+        "{page:?}"
+    );
     rig.off_by = Some("a test".to_owned());
     rig.tick();
     assert_eq!(rig.cpus(&tier), "7");
@@ -190,7 +194,7 @@ proptest! {
             happen(&mut rig, event);
             rig.tick();
             let page = rig.journal.page();
-            let refused = page.changes.iter().find(|change| change.outcome == "refused");
+            let refused = page.changes.iter().find(|change| change.outcome == ChangeOutcome::Refused);
             prop_assert_eq!(refused, None);
             let be = rig.tier().child("podjob").child("job");
             let cpus: units::CpuSet = rig.cpus(&be).parse().unwrap();
