@@ -6,7 +6,7 @@
 //!                             Ledger  └─ what is there now
 //! ```
 //!
-//! No strategy writes. Each posts what it wants ([`Wish`]) and the [`Arbiter`] folds all wishes for one
+//! No strategy writes. Each posts what it wants ([`qos::wish::Wish`]) and the [`Arbiter`] folds all wishes for one
 //! file, orders the writes so that the kernel accepts them, reads back and remembers in the [`Ledger`]
 //! what was there before. Without wishes everything goes back to that.
 //!
@@ -43,12 +43,11 @@ pub mod thread;
 pub mod wake;
 mod why;
 
-pub use self::arbiter::{Arbiter, Change, Outcome, Wish};
+pub use self::arbiter::{Arbiter, Change, Outcome};
 pub use self::facts::{Facts, Kernel, Settings};
-pub use self::files::{File, FileWish, Files};
+pub use self::files::Files;
 pub use self::journal::Journal;
 pub use self::ledger::{Ledger, LedgerError};
-pub use self::place::Place;
 pub use self::reflex::{Grant, IDLE_TICK, Reflex, TICK};
 pub use self::rounds::Rounds;
 pub use self::scene::{NodeScene, SWITCH, Scene, SharedScene, SystemCpus};

@@ -8,7 +8,7 @@ use std::fmt;
 
 use groups::{CgroupPath, Knob};
 
-use crate::claim::{Bound, Rank};
+use crate::claim::{Bound, Rank, Value};
 
 /// One thing of the machine that can be changed and restored.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,6 +40,24 @@ pub struct Wish {
 impl Target {
     pub fn knob(group: CgroupPath, knob: Knob) -> Self {
         Self::Knob { group, knob }
+    }
+}
+
+impl KernelFile {
+    pub fn whole(path: impl Into<String>) -> Self {
+        Self { path: path.into(), word: None }
+    }
+
+    pub fn word(path: impl Into<String>, word: &str) -> Self {
+        Self { path: path.into(), word: Some(word.to_owned()) }
+    }
+}
+
+impl Wish {
+    /// A kernel file that is to hold this text.
+    pub fn file(file: KernelFile, rank: Rank, text: impl Into<String>, why: &str) -> Self {
+        let bound = Bound::Set(Value::Text(text.into()));
+        Self { target: Target::File(file), rank, bound, why: why.to_owned() }
     }
 }
 

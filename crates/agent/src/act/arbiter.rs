@@ -15,14 +15,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use groups::{Knob, KnobError, Setting, Version};
+use groups::{CgroupPath, Knob, KnobError, Setting, Version};
 use host::Reading;
 use host::cgroup::Tree;
-use qos::claim::{Bound, Claim, Rank, Value, resolve};
+use qos::claim::{Claim, Value, resolve};
+use qos::wish::{Target, Wish};
 use qos::writes::{self, in_order};
 
 use super::ledger::{Entry, Ledger, LedgerError};
-use super::place::Place;
+use super::place::KnobRef;
 
 /// How long a value is trusted to be what we wrote.
 const TRUST: Duration = Duration::from_secs(60);
@@ -34,20 +35,10 @@ const SCAN: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
-/// What one owner wants of one place.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Wish {
-    pub place: Place,
-    pub rank: Rank,
-    pub bound: Bound,
-    /// The sum behind it, for people.
-    pub why: String,
-}
-
-/// Something that happened to a place.
+/// Something that happened to a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    pub place: Place,
+    pub target: Target,
     /// Who decided; `None` when it went back to what was found.
     pub owner: Option<&'static str>,
     pub why: String,
@@ -84,14 +75,14 @@ pub struct Arbiter {
     ledger: Ledger,
     owners: BTreeMap<&'static str, Posted>,
     /// Every wish, by the place it is for.
-    wishes: BTreeMap<Place, Vec<(&'static str, Wish)>>,
-    known: BTreeMap<Place, Known>,
+    wishes: BTreeMap<KnobRef, Vec<(&'static str, Wish)>>,
+    known: BTreeMap<KnobRef, Known>,
     /// Places whose wishes changed, or that have to be tried again.
-    dirty: BTreeSet<Place>,
+    dirty: BTreeSet<KnobRef>,
     /// When all places are looked through for what is due.
     next_scan: Duration,
     /// Places that are not trusted to stay as they are.
-    watched: BTreeSet<Place>,
+    watched: BTreeSet<KnobRef>,
 }
 
 /// What one owner posted.
@@ -119,7 +110,7 @@ struct Known {
 
 /// Everything needed to bring one place where it should be.
 struct Case {
-    place: Place,
+    place: KnobRef,
     text: String,
     now: Setting,
     target: Value,
@@ -148,15 +139,16 @@ impl Arbiter {
             return;
         }
         let old = std::mem::replace(&mut posted.wishes, wishes.clone());
-        for wish in old {
-            if let Some(wanted) = self.wishes.get_mut(&wish.place) {
+        for place in old.iter().filter_map(knob) {
+            if let Some(wanted) = self.wishes.get_mut(&place) {
                 wanted.retain(|(name, _)| *name != owner);
             }
-            self.dirty.insert(wish.place);
+            self.dirty.insert(place);
         }
         for wish in wishes {
-            self.dirty.insert(wish.place.clone());
-            self.wishes.entry(wish.place.clone()).or_default().push((owner, wish));
+            let Some(place) = knob(&wish) else { continue };
+            self.dirty.insert(place.clone());
+            self.wishes.entry(place).or_default().push((owner, wish));
         }
         self.wishes.retain(|_, wanted| !wanted.is_empty());
         self.owners.retain(|_, posted| !posted.wishes.is_empty());
@@ -173,13 +165,13 @@ impl Arbiter {
     }
 
     /// From now on this place is looked at in every scan: others are known to reset it.
-    pub fn watch(&mut self, place: Place) {
-        self.watched.insert(place);
+    pub fn watch(&mut self, group: CgroupPath, knob: Knob) {
+        self.watched.insert(KnobRef::new(group, knob));
     }
 
     /// Files that may not be as they were found.
-    pub fn held(&self) -> impl ExactSizeIterator<Item = &Place> {
-        self.ledger.places()
+    pub fn held(&self) -> impl ExactSizeIterator<Item = Target> {
+        self.ledger.places().cloned().map(Target::from)
     }
 
     /// Whether every file is as it was found.
@@ -188,7 +180,7 @@ impl Arbiter {
     }
 
     /// Why a place is as it is: the wishes for it, strongest last.
-    pub fn wishes_for(&self, place: &Place) -> Vec<(&'static str, &Wish)> {
+    fn wishes_for(&self, place: &KnobRef) -> Vec<(&'static str, &Wish)> {
         let wanted = self.wishes.get(place).into_iter().flatten();
         let mut wishes: Vec<_> = wanted.map(|(owner, wish)| (*owner, wish)).collect();
         wishes.sort_by_key(|(owner, wish)| (wish.rank, *owner));
@@ -233,7 +225,7 @@ impl Arbiter {
         let (wishes, ledger) = (&self.wishes, &self.ledger);
         self.known.retain(|place, _| wishes.contains_key(place) || ledger.entry(place).is_some());
         let all = self.wishes.keys().chain(self.ledger.places());
-        let is_due = |place: &&Place| {
+        let is_due = |place: &&KnobRef| {
             self.known.get(*place).is_none_or(|known| {
                 known.settled.is_none()
                     || now.saturating_sub(known.looked_at) >= TRUST
@@ -243,7 +235,7 @@ impl Arbiter {
         self.dirty.extend(all.filter(is_due).cloned());
     }
 
-    fn claims(&self, place: &Place) -> Vec<Claim> {
+    fn claims(&self, place: &KnobRef) -> Vec<Claim> {
         let wanted = self.wishes.get(place).into_iter().flatten();
         wanted
             .map(|(owner, wish)| Claim { owner, rank: wish.rank, bound: wish.bound.clone() })
@@ -253,7 +245,7 @@ impl Arbiter {
     /// Reads a place if there may be something to do.
     fn look(
         &mut self,
-        place: &Place,
+        place: &KnobRef,
         claims: &[Claim],
         now: Duration,
         changes: &mut Vec<Change>,
@@ -314,13 +306,13 @@ impl Arbiter {
 
     /// What a place would have had without us. On v1 a new group starts with the CPUs of its parent;
     /// one that has what we gave an ancestor would have had what was found there.
-    fn inherited(&self, place: &Place, now: &Setting) -> Option<String> {
+    fn inherited(&self, place: &KnobRef, now: &Setting) -> Option<String> {
         if place.knob != Knob::CpusetCpus || self.tree.version() != Version::V1 {
             return None;
         }
         let mut above = place.group.parent();
         while let Some(group) = above {
-            let ancestor = Place::new(group.clone(), place.knob);
+            let ancestor = KnobRef::new(group.clone(), place.knob);
             if let Some(entry) = self.ledger.entry(&ancestor) {
                 let texts = entry.ours.iter();
                 let mut ours = texts.filter_map(|text| ancestor.read(Version::V1, text).ok());
@@ -334,7 +326,7 @@ impl Arbiter {
     /// Reads a place, and takes note when there is nothing to read.
     fn read_due(
         &mut self,
-        place: &Place,
+        place: &KnobRef,
         now: Duration,
         changes: &mut Vec<Change>,
     ) -> Option<(String, Setting)> {
@@ -360,9 +352,9 @@ impl Arbiter {
         None
     }
 
-    fn write(&mut self, cases: BTreeMap<Place, Case>, now: Duration, changes: &mut Vec<Change>) {
+    fn write(&mut self, cases: BTreeMap<KnobRef, Case>, now: Duration, changes: &mut Vec<Change>) {
         let version = self.tree.version();
-        let planned: Vec<writes::Change<Place>> = cases
+        let planned: Vec<writes::Change<KnobRef>> = cases
             .values()
             .map(|case| writes::Change {
                 id: case.place.clone(),
@@ -474,20 +466,20 @@ impl Arbiter {
         changes.push(self.change(&case.place, case.owner, outcome));
     }
 
-    fn forget(&mut self, place: &Place, changes: &mut Vec<Change>) {
+    fn forget(&mut self, place: &KnobRef, changes: &mut Vec<Change>) {
         if let Err(error) = self.ledger.returned(place) {
             let outcome = Outcome::Unledgered { error: chain(&error) };
             changes.push(self.change(place, None, outcome));
         }
     }
 
-    fn change(&self, place: &Place, owner: Option<&'static str>, outcome: Outcome) -> Change {
+    fn change(&self, place: &KnobRef, owner: Option<&'static str>, outcome: Outcome) -> Change {
         let wish = self.wishes_for(place).into_iter().rfind(|(name, _)| Some(*name) == owner);
         let why = match (wish, owner) {
             (Some((_, wish)), _) => wish.why.clone(),
             (None, _) => "nobody wants it otherwise".to_owned(),
         };
-        Change { place: place.clone(), owner, why, outcome }
+        Change { target: place.clone().into(), owner, why, outcome }
     }
 }
 
@@ -509,8 +501,16 @@ impl Known {
     }
 }
 
+/// The knob a wish is for; other targets are not written here.
+fn knob(wish: &Wish) -> Option<KnobRef> {
+    match &wish.target {
+        Target::Knob { group, knob } => Some(KnobRef::new(group.clone(), *knob)),
+        Target::File(_) => None,
+    }
+}
+
 /// Whether what is there came from us, or is what was there before us.
-fn is_ours(place: &Place, entry: &Entry, version: Version, now: &Setting) -> bool {
+fn is_ours(place: &KnobRef, entry: &Entry, version: Version, now: &Setting) -> bool {
     let texts = entry.ours.iter().chain([&entry.found]);
     let mut settings = texts.filter_map(|text| place.read(version, text).ok());
     settings.any(|setting| setting == *now)

@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use host::cgroup::Tree;
 use host::cookies::{Cookies, FakeCookies, KernelCookies};
 use jiff::Timestamp;
+use qos::wish::Wish;
 use rustix::io::Errno;
 
 use super::cache::Cache;
 use super::cookies::Jar;
 use super::facts::Facts;
-use super::files::FileWish;
 use super::gauges;
 use super::journal::Journal;
 use super::network::{Network, Places};
@@ -79,7 +79,7 @@ impl Besides {
         journal: &Journal,
         exposition: Option<&Exposition>,
         at: Timestamp,
-    ) -> Vec<FileWish> {
+    ) -> Vec<Wish> {
         journal.decided(CACHE, self.cache.round(facts), at);
         let cookies = self.cookies.round(facts);
         if let Some(exposition) = exposition {

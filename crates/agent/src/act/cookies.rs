@@ -21,14 +21,15 @@ use groups::CgroupPath;
 use host::Reading;
 use host::cookies::{Cookie, Cookies, NONE};
 use host::fs::HostFs;
-use qos::cookies::{Class, Classes, Decision, Pod, Process, Step, Wish, decide, group};
+use qos::claim::Rank;
+use qos::cookies::{Class, Classes, Decision, Pod, Process, Step, Wish as Company, decide, group};
 use qos::identity::{Means, Mode};
+use qos::wish::{KernelFile, Wish};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
 use super::facts::Facts;
-use super::files::{File, FileWish};
 use super::strategy::identity;
 use crate::durable;
 use crate::pods::NodePod;
@@ -63,7 +64,7 @@ pub(super) struct Jar {
 #[derive(Debug, Default)]
 pub(super) struct Round {
     pub(super) whys: Vec<Why>,
-    pub(super) files: Vec<FileWish>,
+    pub(super) files: Vec<Wish>,
     /// Groups for which something was done, and whether it worked.
     pub(super) done: Vec<(String, bool)>,
     pub(super) shown: Vec<Shown>,
@@ -366,9 +367,9 @@ fn subject(pod: &NodePod) -> Pod<'_> {
         owner: (!is_system).then(|| identity::owner(pod)),
         group: &pod.asked.core_sched_group,
         wish: match pod.asked.core_sched_policy {
-            None => Wish::Group,
-            Some(CoreSchedPolicy::Exclusive) => Wish::Exclusive,
-            Some(CoreSchedPolicy::None) => Wish::Anybody,
+            None => Company::Group,
+            Some(CoreSchedPolicy::Exclusive) => Company::Exclusive,
+            Some(CoreSchedPolicy::None) => Company::Anybody,
         },
     }
 }
@@ -404,10 +405,9 @@ fn vendor_switches(facts: &Facts<'_>, round: &mut Round) -> bool {
         let text = facts.tree.fs().read(Path::new(path)).ok()?;
         Some(String::from_utf8_lossy(&text).trim().to_owned())
     };
-    let wish = |path: &str, text: &str, why: &str| FileWish {
-        file: File::whole(path),
-        text: text.to_owned(),
-        why: why.to_owned(),
+    // Stronger than what operators set these switches to: both at once lock the kernel up.
+    let wish = |path: &str, text: &str, why: &str| {
+        Wish::file(KernelFile::whole(path), Rank::AVOIDANCE, text, why)
     };
     if let Some(identities) = read(IDENTITIES) {
         round.files.push(wish(IDENTITIES, "0", "never beside core scheduling"));

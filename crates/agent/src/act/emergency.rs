@@ -21,10 +21,11 @@ use host::psi;
 use host::{FileError, Reading};
 use qos::claim::{Bound, Rank, Value};
 use qos::emergency::{self, Decision, Elastic, Rung, Sample, Settings, State, first_to_freeze};
+use qos::wish::{Target, Wish};
 use tracing::{debug, info, warn};
 use units::Bytes;
 
-use super::{Place, Scene, Wish};
+use super::Scene;
 use crate::object::chain;
 use crate::pods::NodePod;
 use crate::series::Metrics;
@@ -245,7 +246,7 @@ fn protected(sight: &Sight<'_>) -> Vec<String> {
 fn freeze(elastic: &[Elastic<CgroupPath>], decision: &Decision) -> Vec<Wish> {
     let why = format!("memory runs out: {}", decision.why);
     let wish = |group| Wish {
-        place: Place::new(group, Knob::Frozen),
+        target: Target::knob(group, Knob::Frozen),
         rank: Rank::CRITICAL,
         bound: Bound::Set(Value::Number(Some(1))),
         why: why.clone(),

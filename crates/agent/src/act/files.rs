@@ -12,73 +12,48 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use host::fs::HostFs;
+use qos::claim::{Bound, Value};
+use qos::wish::{KernelFile, Target, Wish};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use super::arbiter::{Change, Outcome};
 use crate::durable;
 
 /// How long a value is trusted to be what we wrote, and how long a refused one is left alone.
 const TRUST: Duration = Duration::from_secs(60);
 
-/// What one strategy wants of one file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FileWish {
-    pub file: File,
-    pub text: String,
-    pub why: String,
-}
-
-/// Which file, or which word of it.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct File {
-    pub path: PathBuf,
-    /// One word of a file that lists `NAME` or `NO_NAME` for each switch.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub word: Option<String>,
-}
-
-impl File {
-    pub fn whole(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), word: None }
-    }
-
-    pub fn word(path: impl Into<PathBuf>, word: &str) -> Self {
-        Self { path: path.into(), word: Some(word.to_owned()) }
-    }
-
-    /// What it says; `None` when there is no such file or no such word.
-    fn read(&self, fs: &dyn HostFs) -> io::Result<Option<String>> {
-        let text = match fs.read(&self.path) {
-            Ok(text) => String::from_utf8_lossy(&text).trim().to_owned(),
-            Err(error) if is_absent(&error) => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let Some(word) = &self.word else { return Ok(Some(text)) };
-        let says = |found: &&str| found.strip_prefix("NO_").unwrap_or(found) == word;
-        Ok(text.split_whitespace().find(says).map(str::to_owned))
-    }
+/// What a file says; `None` when there is no such file or no such word.
+fn read(file: &KernelFile, fs: &dyn HostFs) -> io::Result<Option<String>> {
+    let text = match fs.read(Path::new(&file.path)) {
+        Ok(text) => String::from_utf8_lossy(&text).trim().to_owned(),
+        Err(error) if is_absent(&error) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let Some(word) = &file.word else { return Ok(Some(text)) };
+    let says = |found: &&str| found.strip_prefix("NO_").unwrap_or(found) == word;
+    Ok(text.split_whitespace().find(says).map(str::to_owned))
 }
 
 fn is_absent(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::NOENT | Errno::SRCH | Errno::NODEV))
 }
 
-/// Something that happened to a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FileChange {
-    pub file: File,
-    pub old: String,
-    pub new: String,
-    pub why: String,
-    /// What went wrong.
-    pub error: Option<String>,
-}
-
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Kept {
-    file: File,
+    #[serde(with = "OnDisk")]
+    file: KernelFile,
     found: String,
     ours: String,
+}
+
+/// How a file is named in the list.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "KernelFile")]
+struct OnDisk {
+    path: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    word: Option<String>,
 }
 
 /// All files, and what was in them.
@@ -86,11 +61,11 @@ struct Kept {
 pub struct Files {
     fs: Arc<dyn HostFs>,
     path: PathBuf,
-    kept: BTreeMap<File, Kept>,
-    wishes: BTreeMap<&'static str, Vec<FileWish>>,
-    looked_at: BTreeMap<File, Duration>,
+    kept: BTreeMap<KernelFile, Kept>,
+    wishes: BTreeMap<&'static str, Vec<Wish>>,
+    looked_at: BTreeMap<KernelFile, Duration>,
     /// Not touched any more.
-    theirs: BTreeSet<File>,
+    theirs: BTreeSet<KernelFile>,
 }
 
 impl Files {
@@ -113,11 +88,15 @@ impl Files {
         &self.path
     }
 
-    pub fn post(&mut self, owner: &'static str, wishes: Vec<FileWish>) {
+    /// Wishes for other targets are not carried out here.
+    pub fn post(&mut self, owner: &'static str, mut wishes: Vec<Wish>) {
+        wishes.retain(|wish| matches!(wish.target, Target::File(_)));
         let old = self.wishes.get(owner).cloned().unwrap_or_default();
         if old != wishes {
             for wish in old.iter().chain(&wishes) {
-                self.looked_at.remove(&wish.file);
+                if let Target::File(file) = &wish.target {
+                    self.looked_at.remove(file);
+                }
             }
             self.wishes.insert(owner, wishes);
         }
@@ -133,11 +112,15 @@ impl Files {
         self.kept.len()
     }
 
-    pub fn settle(&mut self, now: Duration) -> Vec<FileChange> {
-        let wanted: BTreeMap<File, FileWish> =
-            self.wishes.values().flatten().map(|wish| (wish.file.clone(), wish.clone())).collect();
+    pub fn settle(&mut self, now: Duration) -> Vec<Change> {
+        let wanted: BTreeMap<KernelFile, Wish> = self
+            .wishes
+            .values()
+            .flatten()
+            .filter_map(|wish| Some((file(wish)?, wish.clone())))
+            .collect();
         let mut changes = Vec::new();
-        let all: BTreeSet<File> = wanted.keys().chain(self.kept.keys()).cloned().collect();
+        let all: BTreeSet<KernelFile> = wanted.keys().chain(self.kept.keys()).cloned().collect();
         for file in all {
             let is_fresh = |at: &Duration| now.saturating_sub(*at) < TRUST;
             if self.theirs.contains(&file) || self.looked_at.get(&file).is_some_and(is_fresh) {
@@ -146,51 +129,55 @@ impl Files {
             self.looked_at.insert(file.clone(), now);
             changes.extend(self.bring(&file, wanted.get(&file)));
         }
-        let is_known = |file: &File| wanted.contains_key(file) || self.kept.contains_key(file);
+        let is_known =
+            |file: &KernelFile| wanted.contains_key(file) || self.kept.contains_key(file);
         self.looked_at.retain(|file, _| is_known(file));
         changes
     }
 
-    fn bring(&mut self, file: &File, wish: Option<&FileWish>) -> Option<FileChange> {
+    fn bring(&mut self, file: &KernelFile, wish: Option<&Wish>) -> Option<Change> {
         let why = wish.map_or_else(|| "nobody wants it otherwise".to_owned(), |w| w.why.clone());
-        let change = |old: &str, new: &str, error: Option<String>| FileChange {
-            file: file.clone(),
-            old: old.to_owned(),
-            new: new.to_owned(),
+        let change = |outcome: Outcome| Change {
+            target: Target::File(file.clone()),
+            owner: None,
             why: why.clone(),
-            error,
+            outcome,
         };
-        let now = match file.read(&*self.fs) {
+        let refused = |value: &str, error: String| {
+            Some(change(Outcome::Refused { value: value.to_owned(), error }))
+        };
+        let now = match read(file, &*self.fs) {
             Ok(Some(now)) => now,
             Ok(None) => {
                 self.forget(file);
                 return None;
             }
-            Err(error) => return Some(change("", "", Some(error.to_string()))),
+            Err(error) => return refused("", error.to_string()),
         };
         if let Some(kept) = self.kept.get(file)
             && now != kept.ours
             && now != kept.found
         {
-            let error = format!("somebody else changed it from {}; it is theirs now", kept.ours);
+            let outcome = Outcome::TakenOver { ours: kept.ours.clone(), theirs: now };
             self.theirs.insert(file.clone());
             self.forget(file);
-            return Some(change(&now, &now, Some(error)));
+            return Some(change(outcome));
         }
         let found = self.kept.get(file).map_or(&now, |kept| &kept.found).clone();
-        let target = wish.map_or(&found, |wish| &wish.text).clone();
+        let target = wish.and_then(text).unwrap_or_else(|| found.clone());
         if now != target {
             let kept = Kept { file: file.clone(), found, ours: target.clone() };
             self.kept.insert(file.clone(), kept);
             if let Err(error) = self.save() {
-                return Some(change(&now, &target, Some(format!("not kept on disk: {error}"))));
+                return Some(change(Outcome::Unledgered { error: error.to_string() }));
             }
-            let written = self.fs.write(&file.path, &format!("{target}\n"));
-            let error = written.err().map(|error| error.to_string());
-            if wish.is_none() && error.is_none() {
+            if let Err(error) = self.fs.write(Path::new(&file.path), &format!("{target}\n")) {
+                return refused(&target, error.to_string());
+            }
+            if wish.is_none() {
                 self.forget(file);
             }
-            return Some(change(&now, &target, error));
+            return Some(change(Outcome::Written { old: now, new: target }));
         }
         if wish.is_none() {
             self.forget(file);
@@ -198,7 +185,7 @@ impl Files {
         None
     }
 
-    fn forget(&mut self, file: &File) {
+    fn forget(&mut self, file: &KernelFile) {
         if self.kept.remove(file).is_some() {
             // The next change writes it again; what is listed too long is checked when it is read.
             let _ = self.save();
@@ -212,9 +199,24 @@ impl Files {
     }
 }
 
+fn file(wish: &Wish) -> Option<KernelFile> {
+    match &wish.target {
+        Target::File(file) => Some(file.clone()),
+        Target::Knob { .. } => None,
+    }
+}
+
+fn text(wish: &Wish) -> Option<String> {
+    match &wish.bound {
+        Bound::Set(Value::Text(text)) => Some(text.clone()),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use host::fs::FakeFs;
+    use qos::claim::Rank;
 
     use super::*;
 
@@ -240,7 +242,7 @@ mod tests {
             Self { fake, files, dir, now: Duration::ZERO }
         }
 
-        fn settle(&mut self) -> Vec<FileChange> {
+        fn settle(&mut self) -> Vec<Change> {
             self.now += TRUST;
             self.files.settle(self.now)
         }
@@ -251,14 +253,14 @@ mod tests {
         }
     }
 
-    fn wish(file: File, text: &str) -> Vec<FileWish> {
-        vec![FileWish { file, text: text.to_owned(), why: "a test".to_owned() }]
+    fn wish(file: KernelFile, text: &str) -> Vec<Wish> {
+        vec![Wish::file(file, Rank::POD, text, "a test")]
     }
 
     #[test]
     fn a_value_is_set_and_goes_back_even_after_a_restart() {
         let mut rig = Rig::new();
-        rig.files.post("system", wish(File::whole(format!("/{FACTOR}")), "150"));
+        rig.files.post("system", wish(KernelFile::whole(format!("/{FACTOR}")), "150"));
         assert_eq!(rig.settle().len(), 1);
         assert_eq!(rig.fake.text(FACTOR).unwrap(), "150");
         assert_eq!(rig.settle(), [], "once is enough");
@@ -272,10 +274,11 @@ mod tests {
     #[test]
     fn somebody_else_s_value_is_left_alone() {
         let mut rig = Rig::new();
-        rig.files.post("system", wish(File::whole(format!("/{FACTOR}")), "150"));
+        rig.files.post("system", wish(KernelFile::whole(format!("/{FACTOR}")), "150"));
         rig.settle();
         rig.fake.set(FACTOR, "77\n");
-        assert!(rig.settle()[0].error.as_ref().unwrap().contains("theirs now"));
+        let theirs = Outcome::TakenOver { ours: "150".to_owned(), theirs: "77".to_owned() };
+        assert_eq!(rig.settle()[0].outcome, theirs);
         rig.files.withdraw_all();
         rig.settle();
         assert_eq!(rig.fake.text(FACTOR).unwrap(), "77");
@@ -286,20 +289,21 @@ mod tests {
     fn a_word_of_a_list_is_switched_and_an_unknown_one_ignored() {
         let mut rig = Rig::new();
         let path = format!("/{FEATURES}");
-        let mut wishes = wish(File::word(&path, "HRTICK"), "HRTICK");
-        wishes.extend(wish(File::word(&path, "NOSUCH"), "NOSUCH"));
+        let mut wishes = wish(KernelFile::word(&path, "HRTICK"), "HRTICK");
+        wishes.extend(wish(KernelFile::word(&path, "NOSUCH"), "NOSUCH"));
         rig.files.post("system", wishes);
         let changes = rig.settle();
         assert_eq!(changes.len(), 1);
-        assert_eq!((changes[0].old.as_str(), changes[0].new.as_str()), ("NO_HRTICK", "HRTICK"));
+        let (old, new) = ("NO_HRTICK".to_owned(), "HRTICK".to_owned());
+        assert_eq!(changes[0].outcome, Outcome::Written { old, new });
     }
 
     #[test]
     fn a_file_that_refuses_is_told_and_left_for_a_minute() {
         let mut rig = Rig::new();
         rig.fake.fail(FACTOR, Some(Errno::ACCESS));
-        rig.files.post("system", wish(File::whole(format!("/{FACTOR}")), "150"));
-        assert!(rig.settle()[0].error.is_some());
+        rig.files.post("system", wish(KernelFile::whole(format!("/{FACTOR}")), "150"));
+        assert!(matches!(rig.settle()[0].outcome, Outcome::Refused { .. }));
         assert_eq!(rig.files.settle(rig.now + Duration::from_secs(1)), []);
         rig.fake.fail(FACTOR, None);
         rig.settle();

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use groups::{CgroupPath, Knob};
 use serde::{Deserialize, Serialize};
 
-use super::Place;
+use super::place::KnobRef;
 use crate::durable;
 
 #[derive(Debug, thiserror::Error)]
@@ -27,17 +27,17 @@ pub enum LedgerError {
 
 /// One file that carries, or may carry, a value of ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
-    pub found: String,
+pub(super) struct Entry {
+    pub(super) found: String,
     /// What we put there last, and what was announced since and may have been written or not.
-    pub ours: Vec<String>,
+    pub(super) ours: Vec<String>,
 }
 
 #[derive(Debug)]
 pub struct Ledger {
     path: PathBuf,
     journal: File,
-    entries: BTreeMap<Place, Entry>,
+    entries: BTreeMap<KnobRef, Entry>,
     /// Lines in the journal.
     lines: usize,
 }
@@ -84,11 +84,11 @@ impl Ledger {
         Ok(Self { path: path.to_owned(), journal, entries, lines })
     }
 
-    pub fn entry(&self, place: &Place) -> Option<&Entry> {
+    pub(super) fn entry(&self, place: &KnobRef) -> Option<&Entry> {
         self.entries.get(place)
     }
 
-    pub fn places(&self) -> impl ExactSizeIterator<Item = &Place> {
+    pub(super) fn places(&self) -> impl ExactSizeIterator<Item = &KnobRef> {
         self.entries.keys()
     }
 
@@ -97,7 +97,7 @@ impl Ledger {
     }
 
     /// Before the first write to a place.
-    pub(super) fn found(&mut self, place: &Place, text: &str) -> Result<(), LedgerError> {
+    pub(super) fn found(&mut self, place: &KnobRef, text: &str) -> Result<(), LedgerError> {
         if self.entries.contains_key(place) {
             return Ok(());
         }
@@ -105,24 +105,24 @@ impl Ledger {
     }
 
     /// Before every write to a place.
-    pub(super) fn writes(&mut self, place: &Place, text: &str) -> Result<(), LedgerError> {
+    pub(super) fn writes(&mut self, place: &KnobRef, text: &str) -> Result<(), LedgerError> {
         self.append(place, What::Writes(text.to_owned()))
     }
 
     /// After a write, with what the file says then.
-    pub(super) fn wrote(&mut self, place: &Place, text: &str) -> Result<(), LedgerError> {
+    pub(super) fn wrote(&mut self, place: &KnobRef, text: &str) -> Result<(), LedgerError> {
         self.append(place, What::Wrote(text.to_owned()))
     }
 
     /// The place has its old value again, is somebody else's now, or does not exist any more.
-    pub(super) fn returned(&mut self, place: &Place) -> Result<(), LedgerError> {
+    pub(super) fn returned(&mut self, place: &KnobRef) -> Result<(), LedgerError> {
         if !self.entries.contains_key(place) {
             return Ok(());
         }
         self.append(place, What::Returned(true))
     }
 
-    fn append(&mut self, place: &Place, what: What) -> Result<(), LedgerError> {
+    fn append(&mut self, place: &KnobRef, what: What) -> Result<(), LedgerError> {
         let line = Line {
             group: place.group.as_str().to_owned(),
             knob: format!("{:?}", place.knob),
@@ -144,7 +144,7 @@ impl Ledger {
 }
 
 /// What a journal tells, without touching it.
-pub(super) fn read(path: &Path) -> io::Result<BTreeMap<Place, Entry>> {
+pub(super) fn read(path: &Path) -> io::Result<BTreeMap<KnobRef, Entry>> {
     let mut entries = BTreeMap::new();
     for line in fs::read_to_string(path)?.lines() {
         if let Ok(line) = serde_json::from_str::<Line>(line) {
@@ -154,10 +154,10 @@ pub(super) fn read(path: &Path) -> io::Result<BTreeMap<Place, Entry>> {
     Ok(entries)
 }
 
-fn apply(entries: &mut BTreeMap<Place, Entry>, line: Line) {
+fn apply(entries: &mut BTreeMap<KnobRef, Entry>, line: Line) {
     let named = |knob: &Knob| format!("{knob:?}") == line.knob;
     let Some(knob) = Knob::ALL.into_iter().find(named) else { return };
-    let place = Place::new(CgroupPath::new(&line.group), knob);
+    let place = KnobRef::new(CgroupPath::new(&line.group), knob);
     match line.what {
         What::Found(found) => {
             entries.entry(place).or_insert(Entry { found, ours: Vec::new() });
@@ -181,7 +181,7 @@ fn apply(entries: &mut BTreeMap<Place, Entry>, line: Line) {
 }
 
 /// Replaces the journal by one without history; how many lines it has.
-fn write_anew(path: &Path, entries: &BTreeMap<Place, Entry>) -> io::Result<(File, usize)> {
+fn write_anew(path: &Path, entries: &BTreeMap<KnobRef, Entry>) -> io::Result<(File, usize)> {
     let mut text = String::new();
     let mut lines = 0;
     for (place, entry) in entries {
@@ -202,8 +202,8 @@ fn write_anew(path: &Path, entries: &BTreeMap<Place, Entry>) -> io::Result<(File
 mod tests {
     use super::*;
 
-    fn place(group: &str) -> Place {
-        Place::new(CgroupPath::new(group), Knob::CfsQuota)
+    fn place(group: &str) -> KnobRef {
+        KnobRef::new(CgroupPath::new(group), Knob::CfsQuota)
     }
 
     fn entry(found: &str, ours: &[&str]) -> Entry {

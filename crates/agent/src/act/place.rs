@@ -1,10 +1,9 @@
 //! Which file is meant, and what kind of value does it hold?
 
-use std::fmt;
-
 use groups::{CgroupPath, Controller, Knob, Limit, ParseError, Setting, Shares, Version};
 use host::cgroup::Tree;
 use qos::claim::Value;
+use qos::wish::Target;
 use qos::writes::Nature;
 
 /// The weight of a disk that nobody set.
@@ -12,19 +11,19 @@ const NEUTRAL_WEIGHT: u64 = 100;
 
 /// One setting of one group.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
-    pub group: CgroupPath,
-    pub knob: Knob,
+pub(super) struct KnobRef {
+    pub(super) group: CgroupPath,
+    pub(super) knob: Knob,
 }
 
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{:?}", self.group, self.knob)
+impl From<KnobRef> for Target {
+    fn from(KnobRef { group, knob }: KnobRef) -> Self {
+        Self::knob(group, knob)
     }
 }
 
-impl Place {
-    pub fn new(group: CgroupPath, knob: Knob) -> Self {
+impl KnobRef {
+    pub(super) fn new(group: CgroupPath, knob: Knob) -> Self {
         Self { group, knob }
     }
 

@@ -17,9 +17,10 @@ use host::fs::Buffer;
 use host::{FileError, Reading};
 use qos::claim::{Bound, Rank, Value};
 use qos::frame::{self, Sample, Settings, State, Step, Why};
+use qos::wish::{Target, Wish};
 use units::{Micros, MilliCpu, Percent, Rounding};
 
-use super::{Place, Sum, Wish};
+use super::Sum;
 
 /// How often it looks.
 pub const TICK: Duration = Duration::from_millis(50);
@@ -168,7 +169,7 @@ impl Reflex {
             .into_iter()
             .chain(limited_children)
             .map(|group| Wish {
-                place: Place::new(group.clone(), Knob::CfsQuota),
+                target: Target::knob(group.clone(), Knob::CfsQuota),
                 rank: Rank::SUPPRESSION,
                 bound: Bound::Max(Value::Number(Some(quota))),
                 why: why.clone(),

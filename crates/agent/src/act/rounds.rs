@@ -22,19 +22,20 @@ use host::cgroup::Tree;
 use jiff::Timestamp;
 use qos::claim::{Bound, Value};
 use qos::frame;
+use qos::wish::{Target, Wish};
 use tracing::{debug, info, warn};
 use units::{Bytes, MilliCpu, Percent, Rounding};
 
 use super::besides::{self, Besides};
 use super::emergency::{Emergency, Sight};
 use super::facts::{Facts, Kernel, Settings};
-use super::files::{FileChange, Files};
+use super::files::Files;
 use super::journal::Journal;
 use super::reflex::{Grant, IDLE_TICK, Reflex};
 use super::strategy::{self, Memory};
 use super::wake::{self, Prober, WakeProbe};
 use super::why::Decision;
-use super::{Arbiter, Change, Ledger, Outcome, Place, Scene, Wish, gauges};
+use super::{Arbiter, Change, Ledger, Outcome, Scene, gauges};
 use crate::audit::{Audit, Record, Subject};
 use crate::exposition::Exposition;
 use crate::series::Metrics;
@@ -163,7 +164,7 @@ pub struct Rounds {
     next_slow: Duration,
     is_off: bool,
     /// Places whose refusal was told already.
-    told: BTreeSet<Place>,
+    told: BTreeSet<Target>,
 }
 
 impl Rounds {
@@ -337,8 +338,8 @@ impl Rounds {
             if turn.name == "batch" {
                 self.limited = limited(&decision.wishes, &facts.tier());
             }
+            self.files.post(turn.name, decision.wishes.clone());
             self.arbiter.post(turn.name, decision.wishes, None);
-            self.files.post(turn.name, decision.files);
             self.journal.decided(turn.name, decision.whys, at);
         }
         if is_slow_due {
@@ -373,7 +374,7 @@ impl Rounds {
             _ => {}
         }
         // The tier's quota is what systemd resets: it is looked at in every round.
-        self.arbiter.watch(Place::new(self.tier(), Knob::CfsQuota));
+        self.arbiter.watch(self.tier(), Knob::CfsQuota);
     }
 
     fn tier(&self) -> CgroupPath {
@@ -431,7 +432,7 @@ impl Rounds {
     }
 
     fn note_reclaim(&self, bytes: Bytes, why: String, at: Timestamp) {
-        let place = Place::new(self.tier(), Knob::MemoryReclaim).to_string();
+        let place = Target::knob(self.tier(), Knob::MemoryReclaim).to_string();
         let message = format!("asked for {bytes}: {why}");
         self.audit.record(Record {
             subject: Subject::Group,
@@ -454,48 +455,22 @@ impl Rounds {
             self.tell(&change, at);
         }
         for change in self.files.settle(now) {
-            self.tell_file(&change, at);
+            self.tell(&change, at);
         }
-    }
-
-    fn tell_file(&self, change: &FileChange, at: Timestamp) {
-        let place = match &change.file.word {
-            Some(word) => format!("{}:{word}", change.file.path.display()),
-            None => change.file.path.display().to_string(),
-        };
-        let outcome = match &change.error {
-            Some(error) => {
-                warn!(path = place, value = change.new, error, "cannot set");
-                ChangeOutcome::Refused
-            }
-            None => ChangeOutcome::Written,
-        };
-        let new = change.error.as_ref().unwrap_or(&change.new);
-        let message = format!("{}: {} -> {new}: {}", outcome.name(), change.old, change.why);
-        self.audit.record(Record { name: place.clone(), ..Record::node(at, 3, "system", message) });
-        self.journal.note(KernelChange {
-            at,
-            file: place,
-            owner: None,
-            outcome,
-            old: change.old.clone(),
-            new: new.clone(),
-            why: change.why.clone(),
-        });
     }
 
     /// Every change is noted; what needs somebody's eye is said once.
     fn tell(&mut self, change: &Change, at: Timestamp) {
-        let place = change.place.to_string();
+        let place = change.target.to_string();
         let owner = change.owner.unwrap_or("nobody");
         let (outcome, old, new) = match &change.outcome {
             Outcome::Written { old, new } => {
-                self.told.remove(&change.place);
+                self.told.remove(&change.target);
                 debug!(path = place, value = new, owner, why = change.why, "wrote");
                 (ChangeOutcome::Written, old.clone(), new.clone())
             }
             Outcome::Refused { value, error } => {
-                if self.told.insert(change.place.clone()) {
+                if self.told.insert(change.target.clone()) {
                     warn!(path = place, value, error, owner, "the kernel refused; will retry");
                 }
                 (ChangeOutcome::Refused, String::new(), format!("{value}: {error}"))
@@ -512,14 +487,18 @@ impl Rounds {
                 (ChangeOutcome::Overridden, ours.clone(), theirs.clone())
             }
             Outcome::Unledgered { error } => {
-                if self.told.insert(change.place.clone()) {
+                if self.told.insert(change.target.clone()) {
                     warn!(path = place, error, "the ledger cannot be written; nothing is touched");
                 }
                 (ChangeOutcome::LedgerFailed, String::new(), error.clone())
             }
         };
+        let subject = match change.target {
+            Target::Knob { .. } => Subject::Group,
+            Target::File(_) => Subject::Node,
+        };
         self.audit.record(Record {
-            subject: Subject::Group,
+            subject,
             name: place.clone(),
             ..Record::node(
                 at,
@@ -543,10 +522,11 @@ impl Rounds {
 /// The groups below the tier that are given a quota.
 fn limited(wishes: &[Wish], tier: &CgroupPath) -> Vec<CgroupPath> {
     let prefix = format!("{}/", tier.as_str());
-    let quotas = wishes.iter().filter(|wish| {
-        wish.place.knob == Knob::CfsQuota
-            && matches!(wish.bound, Bound::Set(Value::Number(Some(_))))
-            && wish.place.group.as_str().starts_with(&prefix)
+    let quotas = wishes.iter().filter_map(|wish| match (&wish.target, &wish.bound) {
+        (Target::Knob { group, knob: Knob::CfsQuota }, Bound::Set(Value::Number(Some(_)))) => {
+            Some(group)
+        }
+        _ => None,
     });
-    quotas.map(|wish| wish.place.group.clone()).collect()
+    quotas.filter(|group| group.as_str().starts_with(&prefix)).cloned().collect()
 }

@@ -30,9 +30,8 @@ pub mod system;
 
 use groups::{CgroupPath, Knob};
 use qos::claim::{Bound, Rank, Value};
+use qos::wish::{Target, Wish};
 use units::{CpuSet, Micros};
-
-use super::{Place, Wish};
 
 /// What strategies remember from round to round.
 #[derive(Debug, Default)]
@@ -42,8 +41,8 @@ pub struct Memory {
 }
 
 fn set(group: &CgroupPath, knob: Knob, rank: Rank, value: Value, why: &str) -> Wish {
-    let place = Place::new(group.clone(), knob);
-    Wish { place, rank, bound: Bound::Set(value), why: why.to_owned() }
+    let target = Target::knob(group.clone(), knob);
+    Wish { target, rank, bound: Bound::Set(value), why: why.to_owned() }
 }
 
 fn number(value: i64) -> Value {

@@ -22,13 +22,15 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use host::Reading;
 use host::cgroup::Tree;
 use host::fs::HostFs;
+use qos::wish::Target;
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
 use super::besides::{self, Besides};
 use super::ledger::{self, Entry};
+use super::place::KnobRef;
 use super::wake;
-use super::{Arbiter, Files, Ledger, LedgerError, Place, Scene};
+use super::{Arbiter, Files, Ledger, LedgerError, Scene};
 use crate::durable::{self, PRIVATE};
 
 /// Turns acting off while it exists.
@@ -233,20 +235,20 @@ pub fn give_back(dir: &Path, tree: &Tree, end: Instant) -> Result<(), SwitchErro
 
 /// Files that are not as they were found, for people.
 pub fn held_places(dir: &Path) -> Vec<String> {
-    held(dir).keys().map(ToString::to_string).chain(listed(dir)).collect()
+    held(dir).into_keys().map(|knob| Target::from(knob).to_string()).chain(listed(dir)).collect()
 }
 
 /// What the ledger tells, without touching it.
-fn held(dir: &Path) -> BTreeMap<Place, Entry> {
+fn held(dir: &Path) -> BTreeMap<KnobRef, Entry> {
     ledger::read(&dir.join(LEDGER)).unwrap_or_default()
 }
 
 /// Reads every place; those whose group is gone are as good as given back.
-fn not_as_found(tree: &Tree, held: &BTreeMap<Place, Entry>) -> Vec<Left> {
-    let differs = |(place, entry): (&Place, &Entry)| {
+fn not_as_found(tree: &Tree, held: &BTreeMap<KnobRef, Entry>) -> Vec<Left> {
+    let differs = |(place, entry): (&KnobRef, &Entry)| {
         let now = place.text(tree)?;
         (!place.is_as_found(tree, &now, &entry.found)).then(|| Left {
-            place: place.to_string(),
+            place: Target::from(place.clone()).to_string(),
             found: entry.found.clone(),
             now,
         })
@@ -270,7 +272,7 @@ fn try_lock(path: &Path) -> Option<File> {
     Some(file)
 }
 
-impl Place {
+impl KnobRef {
     /// What the file says; `None` when it is gone.
     fn text(&self, tree: &Tree) -> Option<String> {
         match tree.get_text(&self.group, self.knob) {

@@ -342,8 +342,8 @@ fn a_frozen_group_is_thawed_by_off() {
         assert!(now.contains(&text), "{text} is not in {now}");
     };
     frozen("0 THAWED");
-    let wish = agent::act::Wish {
-        place: agent::act::Place::new(job.clone(), Knob::Frozen),
+    let wish = qos::wish::Wish {
+        target: qos::wish::Target::knob(job.clone(), Knob::Frozen),
         rank: qos::claim::Rank::CRITICAL,
         bound: qos::claim::Bound::Set(qos::claim::Value::Number(Some(1))),
         why: "a test".to_owned(),

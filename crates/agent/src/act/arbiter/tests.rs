@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use groups::{CgroupPath, Knob};
 use host::fs::{Entry as DirEntry, FakeFs, HostFs, Source};
 use proptest::prelude::*;
+use qos::claim::{Bound, Rank};
 use tempfile::TempDir;
 
 use super::*;
@@ -141,8 +141,8 @@ fn begin(fake: &FakeFs, dir: &TempDir) -> (Arc<Kernel>, Arbiter) {
 }
 
 fn wish(group: &str, knob: Knob, rank: Rank, bound: Bound) -> Wish {
-    let place = Place::new(CgroupPath::new(group), knob);
-    Wish { place, rank, bound, why: "because".to_owned() }
+    let target = Target::knob(CgroupPath::new(group), knob);
+    Wish { target, rank, bound, why: "because".to_owned() }
 }
 
 fn quota(group: &str, quota: i64) -> Wish {

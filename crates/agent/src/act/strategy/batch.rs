@@ -10,9 +10,9 @@ use api::why::{Resource, Sum, Why};
 use groups::{CgroupPath, Knob};
 use qos::batch::{Container, Limits, Node, container_limits, pod_limits};
 use qos::claim::{Rank, Value};
+use qos::wish::Wish;
 use units::MilliCpu;
 
-use super::super::Wish;
 use super::super::facts::Facts;
 use super::super::why::Decision;
 use super::{number, quota, set, suppress};

@@ -14,6 +14,7 @@ use api::why::{Resource, Sum, Why};
 use groups::{CgroupPath, Knob};
 use qos::assign::{Assignment, Class, Placement, Pools, Reason, assign};
 use qos::claim::{Rank, Value};
+use qos::wish::Wish;
 use units::CpuSet;
 
 use super::super::facts::Facts;
@@ -67,7 +68,7 @@ pub fn decide(facts: &Facts<'_>) -> Option<Decision> {
 }
 
 /// Applications outside of Kubernetes: those of class LS share the CPUs of LS pods.
-fn applications(facts: &Facts<'_>, pools: &Pools, online: &CpuSet) -> Vec<super::super::Wish> {
+fn applications(facts: &Facts<'_>, pools: &Pools, online: &CpuSet) -> Vec<Wish> {
     let Assignment::Shared(shared) = assign(Class::Ls, &Placement::default(), pools) else {
         return Vec::new();
     };

@@ -10,8 +10,8 @@ use groups::{CgroupPath, DeviceNumber, Knob, Limit, Setting, Version};
 use host::block::Disk;
 use qos::block::{Latency, Model, Throttle, latency_words, model_words, weight};
 use qos::claim::{Rank, Value};
+use qos::wish::Wish;
 
-use super::super::Wish;
 use super::super::facts::Facts;
 use super::super::why::Decision;
 use super::set;

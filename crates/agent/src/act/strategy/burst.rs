@@ -13,9 +13,9 @@ use groups::{CgroupPath, Knob};
 use qos::burst::limiter::Allowance;
 use qos::burst::{self, Cause, Limiter, NodeState, Pool, Step, cfs_burst, node_state, pod_quota};
 use qos::claim::Rank;
+use qos::wish::Wish;
 use units::{Micros, MilliCpu, Percent};
 
-use super::super::Wish;
 use super::super::facts::Facts;
 use super::super::why::Decision;
 use super::{number, quota, set};

@@ -13,8 +13,8 @@ use api::why::{NODE, Resource, Sum, Why};
 use groups::{CgroupPath, Knob, Version};
 use qos::claim::Rank;
 use qos::identity::{self, Choice, Identities, Means, Mode, Owner, Wish as Identity};
+use qos::wish::Wish;
 
-use super::super::Wish;
 use super::super::facts::Facts;
 use super::super::why::Decision;
 use super::{number, set};

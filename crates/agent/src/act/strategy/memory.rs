@@ -13,9 +13,9 @@ use api::why::{Resource, Sum, Why};
 use groups::{CgroupPath, Knob};
 use qos::claim::{Rank, Value};
 use qos::memory::{Asked, High, Shares, high, protection, tier_protection};
+use qos::wish::Wish;
 use units::{Bytes, Percent, Rounding};
 
-use super::super::Wish;
 use super::super::facts::{Facts, percent};
 use super::super::why::Decision;
 use super::{number, set};

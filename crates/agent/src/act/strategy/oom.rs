@@ -2,9 +2,10 @@
 
 use groups::CgroupPath;
 use host::Reading;
+use qos::claim::Rank;
+use qos::wish::{KernelFile, Wish};
 
 use super::super::facts::Facts;
-use super::super::files::{File, FileWish};
 use super::super::why::Decision;
 
 pub fn decide(facts: &Facts<'_>) -> Decision {
@@ -17,10 +18,10 @@ pub fn decide(facts: &Facts<'_>) -> Decision {
             };
             let group = CgroupPath::new(group);
             let Ok(Reading::Value(processes)) = facts.tree.procs(&group) else { continue };
-            decision.files.extend(processes.into_iter().map(|process| FileWish {
-                file: File::whole(format!("/proc/{process}/oom_score_adj")),
-                text: adj.to_string(),
-                why: format!("{}/{} asks for it", pod.view.namespace, pod.view.name),
+            let why = format!("{}/{} asks for it", pod.view.namespace, pod.view.name);
+            decision.wishes.extend(processes.into_iter().map(|process| {
+                let file = KernelFile::whole(format!("/proc/{process}/oom_score_adj"));
+                Wish::file(file, Rank::POD, adj.to_string(), &why)
             }));
         }
     }

@@ -13,9 +13,9 @@ use groups::{CgroupPath, Knob, Setting};
 use host::Reading;
 use qos::claim::Rank;
 use qos::suppress::{Bound, Budget, Inputs, Usage, budget, cpus, quota};
+use qos::wish::Wish;
 use units::{CpuSet, Micros, MilliCpu, Percent};
 
-use super::super::Wish;
 use super::super::facts::{Facts, is_best_effort};
 use super::super::journal::Suppressed;
 use super::super::why::Decision;
@@ -161,11 +161,7 @@ fn by_quota(facts: &Facts<'_>, memory: &mut Memory, groups: &Groups, sum: &Budge
         quota::Bound::Step => Some((milli, "grows in steps")),
         quota::Bound::Near => Some((milli, "as before: too small a change")),
     };
-    Decision {
-        wishes,
-        whys: vec![explain(facts, sum, step, milli, bound_by)],
-        ..Decision::default()
-    }
+    Decision { wishes, whys: vec![explain(facts, sum, step, milli, bound_by)] }
 }
 
 fn by_cpus(
@@ -224,11 +220,7 @@ fn by_cpus(
         cpus::Bound::Candidates => Some((milli, "all that may be lent")),
         cpus::Bound::Starved => Some((milli, "as before: no CPU may be lent")),
     };
-    Some(Decision {
-        wishes,
-        whys: vec![explain(facts, sum, step, milli, bound_by)],
-        ..Decision::default()
-    })
+    Some(Decision { wishes, whys: vec![explain(facts, sum, step, milli, bound_by)] })
 }
 
 /// What best-effort runs on at this moment; `None` when nothing is said, which is everywhere.

@@ -2,10 +2,11 @@
 
 use std::ops::RangeInclusive;
 
+use qos::claim::Rank;
+use qos::wish::{KernelFile, Wish};
 use units::Bytes;
 
 use super::super::facts::Facts;
-use super::super::files::{File, FileWish};
 use super::super::why::Decision;
 
 /// What the reference takes for sane, in KiB.
@@ -48,15 +49,11 @@ pub fn decide(facts: &Facts<'_>) -> Decision {
     ];
     let why = "system-config of the NodeSLO";
     let numbers = numbers.into_iter().filter_map(|(path, value)| {
-        Some(FileWish { file: File::whole(path), text: value?.to_string(), why: why.to_owned() })
+        Some(Wish::file(KernelFile::whole(path), Rank::POD, value?.to_string(), why))
     });
     let features = system.sched_features.iter().flatten().flat_map(|(name, is_on)| {
         let text = if *is_on { name.clone() } else { format!("NO_{name}") };
-        FEATURES.map(|path| FileWish {
-            file: File::word(path, name),
-            text: text.clone(),
-            why: why.to_owned(),
-        })
+        FEATURES.map(|path| Wish::file(KernelFile::word(path, name), Rank::POD, text.clone(), why))
     });
-    Decision { files: numbers.chain(features).collect(), ..Decision::default() }
+    Decision { wishes: numbers.chain(features).collect(), ..Decision::default() }
 }

@@ -60,7 +60,7 @@ impl Node {
 
     fn reclaimed(&self) -> Option<String> {
         let page = self.rig.journal.page();
-        let mut all = page.changes.iter().filter(|change| change.file.ends_with("MemoryReclaim"));
+        let mut all = page.changes.iter().filter(|change| change.file.ends_with("memory-reclaim"));
         all.next().map(|change| change.new.clone())
     }
 
