@@ -268,7 +268,7 @@ impl Collector {
     }
 
     fn cpi(&mut self, now: Duration) -> Result<(), Trouble> {
-        let cpus = self.info.as_ref().map(|info| info.topology.online()).unwrap_or_default();
+        let cpus = self.info.as_ref().map(|info| info.topology.cpus.online()).unwrap_or_default();
         self.cpi.tick(&self.tree, &mut self.pods, &cpus, now, &self.metrics)
     }
 

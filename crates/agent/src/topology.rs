@@ -31,27 +31,17 @@ use api::metadata::topology::{CpuBasicInfo, CpuInfo, CpuSharedPools, CpuTopology
 use api::protocol::{node, topology as keys};
 use arc_swap::ArcSwapOption;
 use k8s_openapi::api::core::v1::Node;
-use units::{Bytes, CpuSet};
+use units::{Bytes, CpuLayout, CpuSet};
 
 use crate::kubelet::config::KubeletConfig;
 use crate::kubelet::cpu_state::CpuState;
 use crate::pods::Pods;
 use zones::NumaZone;
 
-/// One logical CPU, by the numbers that `lscpu` prints.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Cpu {
-    pub id: u16,
-    pub core: i32,
-    pub socket: i32,
-    pub node: i32,
-}
-
 /// What the machine itself says.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Machine {
-    /// Online CPUs, in order of id.
-    pub cpus: Vec<Cpu>,
+    pub cpus: CpuLayout,
     pub basic: CpuBasicInfo,
     /// NUMA nodes with CPUs, in order of id.
     pub numa: Vec<NumaNode>,
@@ -60,16 +50,10 @@ pub struct Machine {
 /// The memory of one NUMA node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NumaNode {
-    pub id: i32,
+    pub id: u16,
     pub memory: Bytes,
     pub huge_2mi: Bytes,
     pub huge_1gi: Bytes,
-}
-
-impl Machine {
-    pub fn all(&self) -> CpuSet {
-        self.cpus.iter().map(|cpu| cpu.id).collect()
-    }
 }
 
 /// Everything one computation looks at.
@@ -95,8 +79,7 @@ pub struct Topology {
     pub zones: Vec<NumaZone>,
     pub shared: CpuSharedPools,
     pub best_effort: CpuSharedPools,
-    /// Online CPUs, in order of id.
-    pub cpus: Vec<Cpu>,
+    pub cpus: CpuLayout,
     /// CPUs that are reserved, or the SYSTEM class's alone.
     pub excluded: CpuSet,
     /// The kubelet binds pods to CPUs itself.
@@ -173,11 +156,11 @@ pub fn compute(inputs: &Inputs<'_>) -> Result<Topology, TopologyError> {
 }
 
 fn cpu_topology(machine: &Machine) -> CpuTopology {
-    let detail = machine.cpus.iter().map(|cpu| CpuInfo {
-        id: i32::from(cpu.id),
-        core: cpu.core,
-        socket: cpu.socket,
-        node: cpu.node,
+    let detail = machine.cpus.by_id().into_iter().map(|cpu| CpuInfo {
+        id: cpu.id.into(),
+        core: cpu.core.into(),
+        socket: cpu.socket.into(),
+        node: cpu.numa.into(),
     });
     CpuTopology { detail: detail.collect() }
 }

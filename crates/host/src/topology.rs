@@ -7,10 +7,11 @@
 
 mod model;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use units::{Bytes, CpuSet};
+use units::{Bytes, Cpu, CpuLayout, CpuSet};
 
 pub use self::model::CpuModel;
 use crate::error::FileError;
@@ -19,17 +20,6 @@ use groups::{ParseError, scan};
 
 const CPUS: &str = "/sys/devices/system/cpu";
 const NODES: &str = "/sys/devices/system/node";
-
-/// One logical CPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cpu {
-    pub id: u16,
-    pub core: u16,
-    pub socket: u16,
-    pub node: u16,
-    /// The last-level cache; 0 where the kernel does not say.
-    pub l3: u32,
-}
 
 /// One NUMA node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,10 +42,12 @@ pub struct HugePages {
     pub count: u64,
 }
 
-/// The host's CPUs, sorted by node, socket, core and number, and its memory nodes.
+/// The host's CPUs, their caches and its memory nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Topology {
-    pub cpus: Vec<Cpu>,
+    pub cpus: CpuLayout,
+    /// The last-level cache of each CPU; 0 where the kernel does not say.
+    pub l3: BTreeMap<u16, u32>,
     pub nodes: Vec<NumaNode>,
 }
 
@@ -67,7 +59,7 @@ impl Topology {
         let mut cores = Numbering::default();
         let mut sockets = Numbering::default();
         let mut caches = Numbering::default();
-        let mut cpus = Vec::with_capacity(online.len());
+        let (mut cpus, mut l3) = (Vec::with_capacity(online.len()), BTreeMap::new());
         for id in online.iter() {
             let dir = Path::new(CPUS).join(format!("cpu{id}"));
             let siblings = |names: [&str; 2]| match read_first(fs, &dir.join("topology"), names)? {
@@ -81,55 +73,16 @@ impl Topology {
                 id,
                 core: cores.number(&siblings(CORE)?),
                 socket: sockets.number(&siblings(SOCKET)?),
-                node: node.map_or(0, |node| node.id),
-                l3: read_l3(fs, &dir, &mut caches)?,
+                numa: node.map_or(0, |node| node.id),
             });
+            l3.insert(id, read_l3(fs, &dir, &mut caches)?);
         }
-        cpus.sort_by_key(|cpu| (cpu.node, cpu.socket, cpu.core, cpu.id));
-        Ok(Self { cpus, nodes })
-    }
-
-    pub fn cpu(&self, id: u16) -> Option<&Cpu> {
-        self.cpus.iter().find(|cpu| cpu.id == id)
-    }
-
-    /// All CPUs that are online.
-    pub fn online(&self) -> CpuSet {
-        self.cpus.iter().map(|cpu| cpu.id).collect()
-    }
-
-    /// The CPUs of a core.
-    pub fn core(&self, core: u16) -> CpuSet {
-        self.cpus.iter().filter(|cpu| cpu.core == core).map(|cpu| cpu.id).collect()
-    }
-
-    /// The CPUs of the same core, with this one.
-    pub fn siblings(&self, id: u16) -> CpuSet {
-        self.cpu(id).map(|cpu| self.core(cpu.core)).unwrap_or_default()
-    }
-
-    pub fn socket_count(&self) -> usize {
-        self.count(|cpu| u32::from(cpu.socket))
-    }
-
-    pub fn core_count(&self) -> usize {
-        self.count(|cpu| u32::from(cpu.core))
-    }
-
-    pub fn l3_count(&self) -> usize {
-        self.count(|cpu| cpu.l3)
+        Ok(Self { cpus: cpus.into(), l3, nodes })
     }
 
     /// The NUMA nodes that have CPUs.
     pub fn cpu_nodes(&self) -> impl Iterator<Item = &NumaNode> {
         self.nodes.iter().filter(|node| !node.cpus.is_empty())
-    }
-
-    fn count(&self, key: impl Fn(&Cpu) -> u32) -> usize {
-        let mut seen: Vec<u32> = self.cpus.iter().map(key).collect();
-        seen.sort_unstable();
-        seen.dedup();
-        seen.len()
     }
 }
 

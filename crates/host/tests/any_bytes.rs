@@ -107,7 +107,7 @@ proptest! {
         fake.set("/sys/devices/system/cpu/cpu0/topology/core_cpus_list", siblings);
         fake.set("/sys/devices/system/node/node0/cpulist", list);
         if let Ok(topology) = Topology::read(&fake) {
-            prop_assert!(topology.core_count() <= topology.cpus.len());
+            prop_assert!(topology.cpus.core_count() <= topology.cpus.len());
         }
     }
 }

@@ -436,10 +436,10 @@ fn the_topology_is_that_of_this_machine() {
     let mut buffer = Buffer::new();
     node.stat(&mut buffer, &mut stat).unwrap();
     let online: CpuSet = stat.cpus.iter().map(|(cpu, _)| *cpu).collect();
-    assert_eq!(topology.online(), online);
-    assert!(topology.core_count() <= online.len() && topology.socket_count() >= 1);
+    assert_eq!(topology.cpus.online(), online);
+    assert!(topology.cpus.core_count() <= online.len() && topology.cpus.socket_count() >= 1);
     let model = CpuModel::read(&*fs, &topology).unwrap();
-    assert_eq!(model.smt_active, topology.core_count() < online.len());
+    assert_eq!(model.smt_active, topology.cpus.core_count() < online.len());
     let memory = node.memory(&mut buffer).unwrap();
     let mut total = Bytes::ZERO;
     for numa in topology.cpu_nodes() {
@@ -455,8 +455,8 @@ fn the_topology_is_that_of_this_machine() {
         let seen = format!(
             "cpus={},cores={},sockets={},nodes={}",
             online.len(),
-            topology.core_count(),
-            topology.socket_count(),
+            topology.cpus.core_count(),
+            topology.cpus.socket_count(),
             topology.cpu_nodes().count()
         );
         assert_eq!(seen, want);
@@ -466,7 +466,7 @@ fn the_topology_is_that_of_this_machine() {
 #[test]
 fn hardware_counters_work_or_are_unsupported() {
     let group = group_or_skip!();
-    let cpus = Topology::read(&*real()).unwrap().online();
+    let cpus = Topology::read(&*real()).unwrap().cpus.online();
     let dir = group.tree.dir(groups::Controller::PerfEvent, &group.path);
     match (perf::probe(), dir) {
         (Ok(()), Some(dir)) => {

@@ -6,6 +6,7 @@
 //! | module | decides |
 //! |---|---|
 //! | [`suppress`] | how much CPU best-effort may use, as CPUs or as a quota |
+//! | [`pick`] | which CPUs these are |
 //! | [`frame`] | what best-effort gets between two rounds, twenty times a second |
 //! | [`assign`] | on which CPUs a container runs |
 //! | [`identity`] | how the kernel knows who goes first |
@@ -22,7 +23,6 @@
 //! | [`wish`] | what a strategy wants of the machine |
 //! | [`claim`] | what several wishes for one target come to |
 //! | [`writes`] | in which order the kernel accepts a set of changes |
-//! | [`topology`] | which CPUs belong together |
 
 pub mod assign;
 pub mod batch;
@@ -37,8 +37,8 @@ pub mod frame;
 pub mod identity;
 pub mod memory;
 pub mod network;
+pub mod pick;
 pub mod suppress;
-pub mod topology;
 pub mod wake;
 pub mod wish;
 pub mod writes;

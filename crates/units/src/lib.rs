@@ -7,6 +7,7 @@
 //! | [`Ratio`] | `1.20` | exact millionths |
 //! | [`GoDuration`] | `1h30m0s` | nanoseconds |
 //! | [`CpuSet`] | `0-3,8` or `ff,ffffffff` | set of CPU numbers |
+//! | [`CpuLayout`] | none | where each CPU sits |
 //!
 //! Nothing here rounds silently: where a number may not fit, the caller names a [`Rounding`].
 //! Arithmetic saturates instead of wrapping, so hostile input cannot turn a large request into a
@@ -16,6 +17,7 @@
 
 mod amount;
 mod bytes;
+mod cpu_layout;
 mod cpuset;
 mod duration;
 mod excerpt;
@@ -27,6 +29,7 @@ mod ratio;
 mod rounding;
 
 pub use bytes::Bytes;
+pub use cpu_layout::{Cpu, CpuLayout};
 pub use cpuset::{CpuSet, CpuSetError, Mask};
 pub use duration::{DurationError, GoDuration};
 pub use excerpt::Excerpt;

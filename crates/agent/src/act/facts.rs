@@ -147,18 +147,6 @@ impl<'a> Facts<'a> {
         let pods = self.every_pod().filter(|pod| pod.view.raw_qos == Some(class));
         pods.fold(CpuSet::new(), |all, pod| all.union(&pod.cpus))
     }
-
-    /// The node's CPUs in the eyes of placement.
-    pub fn machine(&self) -> Option<qos::topology::Topology> {
-        let number = |id: i32| u16::try_from(id).unwrap_or_default();
-        let cpus = self.topology?.cpus.iter().map(|cpu| qos::topology::Cpu {
-            numa: number(cpu.node),
-            socket: number(cpu.socket),
-            core: number(cpu.core),
-            id: cpu.id,
-        });
-        Some(cpus.collect())
-    }
 }
 
 /// Best-effort by its label or by Kubernetes.

@@ -30,7 +30,7 @@ use host::{FileError, Reading};
 use qos::identity::Mode;
 use qos::wake::{Samples, Verdict, settle};
 use tracing::{info, warn};
-use units::{CpuSet, Micros};
+use units::Micros;
 
 use super::facts::Facts;
 use crate::object::chain;
@@ -254,7 +254,7 @@ fn quiet_cpu(facts: &Facts<'_>) -> Option<u16> {
     if !qos::wake::has_room(used, node.view.capacity.cpu) {
         return None;
     }
-    let online: CpuSet = facts.topology?.cpus.iter().map(|cpu| cpu.id).collect();
+    let online = facts.topology?.cpus.online();
     let mut given = facts.cpus_of(api::qos::QosClass::Lse);
     given = given.union(&facts.cpus_of(api::qos::QosClass::Lsr));
     if let Some(system) = node.system.as_ref().filter(|system| system.is_exclusive) {

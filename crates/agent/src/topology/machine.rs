@@ -10,7 +10,7 @@ use host::proc::NodeReader;
 use host::topology::{CpuModel, HugePages, Topology};
 use units::Bytes;
 
-use super::{Cpu, Machine, NumaNode};
+use super::{Machine, NumaNode};
 
 /// The bits of the last-level cache that can be handed out; there without resctrl hardware it is not.
 const CBM_MASK: &str = "/sys/fs/resctrl/info/L3/cbm_mask";
@@ -22,24 +22,13 @@ const HUGE_1GI: Bytes = Bytes::from_gib(1);
 pub fn read(fs: &Arc<dyn HostFs>) -> Result<Machine, FileError> {
     let topology = Topology::read(&**fs)?;
     let model = CpuModel::read(&**fs, &topology)?;
-    let mut cpus: Vec<Cpu> = topology
-        .cpus
-        .iter()
-        .map(|cpu| Cpu {
-            id: cpu.id,
-            core: cpu.core.into(),
-            socket: cpu.socket.into(),
-            node: cpu.node.into(),
-        })
-        .collect();
-    cpus.sort_by_key(|cpu| cpu.id);
     let mut reader = NodeReader::new(fs.clone());
     let mut buffer = Buffer::new();
     let mut numa = Vec::new();
     // Nodes without CPUs are memory of devices or of CXL: no place for pods.
     for node in topology.cpu_nodes().filter(|node| !node.is_generic_initiator) {
         numa.push(NumaNode {
-            id: node.id.into(),
+            id: node.id,
             memory: reader.node_capacity(&topology, node, &mut buffer)?,
             huge_2mi: huge(&node.huge_pages, HUGE_2MI),
             huge_1gi: huge(&node.huge_pages, HUGE_1GI),
@@ -58,7 +47,7 @@ pub fn read(fs: &Arc<dyn HostFs>) -> Result<Machine, FileError> {
         cat_l3_cbm_mask: cbm_mask(&**fs),
         vendor_id: model.vendor,
     };
-    Ok(Machine { cpus, basic, numa })
+    Ok(Machine { cpus: topology.cpus, basic, numa })
 }
 
 fn huge(pages: &[HugePages], size: Bytes) -> Bytes {

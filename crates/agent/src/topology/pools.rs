@@ -1,6 +1,6 @@
 //! The CPUs that pods share.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use api::metadata::topology::{CpuSharedPool, CpuSharedPools, PodCpuAlloc, PodCpuAllocs};
 use api::qos::QosClass;
@@ -45,7 +45,7 @@ pub fn bound(state: &CpuState, pods: &Pods) -> PodCpuAllocs {
 
 /// The pools that remain after everyone took theirs; `excluded` leaves entries standing.
 pub fn share(machine: &Machine, bound: &PodCpuAllocs, pods: &Pods, excluded: &CpuSet) -> Pools {
-    let mut base = machine.all();
+    let mut base = machine.cpus.online();
     for alloc in &bound.0 {
         base = base.difference(&alloc.cpuset);
     }
@@ -64,19 +64,22 @@ pub fn share(machine: &Machine, bound: &PodCpuAllocs, pods: &Pods, excluded: &Cp
 }
 
 fn by_numa(machine: &Machine, pool: &CpuSet, excluded: &CpuSet) -> CpuSharedPools {
-    let mut entries: BTreeMap<(i32, i32), CpuSet> = BTreeMap::new();
-    let mut seen = BTreeSet::new();
-    for cpu in machine.cpus.iter().filter(|cpu| pool.contains(cpu.id)) {
+    let mut entries: BTreeMap<(u16, u16), CpuSet> = BTreeMap::new();
+    for cpu in machine.cpus.by_id().into_iter().filter(|cpu| pool.contains(cpu.id)) {
         // A NUMA node over several sockets is one entry, under the first of them.
-        let socket = match entries.keys().find(|(_, node)| *node == cpu.node) {
+        let socket = match entries.keys().find(|(_, node)| *node == cpu.numa) {
             Some((socket, _)) => *socket,
             None => cpu.socket,
         };
-        let entry = entries.entry((socket, cpu.node)).or_default();
-        if seen.insert(cpu.id) && !excluded.contains(cpu.id) {
+        let entry = entries.entry((socket, cpu.numa)).or_default();
+        if !excluded.contains(cpu.id) {
             entry.insert(cpu.id);
         }
     }
-    let pools = entries.into_iter();
-    pools.map(|((socket, node), cpuset)| CpuSharedPool { socket, node, cpuset }).collect()
+    let pools = entries.into_iter().map(|((socket, node), cpuset)| CpuSharedPool {
+        socket: socket.into(),
+        node: node.into(),
+        cpuset,
+    });
+    pools.collect()
 }

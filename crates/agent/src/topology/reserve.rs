@@ -29,7 +29,7 @@ pub(super) fn cpu_manager(kubelet: Option<&KubeletConfig>, machine: &Machine) ->
 }
 
 fn kubelet_reserved(kubelet: &KubeletConfig, machine: &Machine) -> Option<CpuSet> {
-    let all = machine.all();
+    let all = machine.cpus.online();
     if !kubelet.reserved_cpus.is_empty() {
         let named: CpuSet = kubelet.reserved_cpus.parse().ok()?;
         return named.is_subset(&all).then_some(named);
@@ -58,7 +58,7 @@ pub(super) fn node_reservation(of: &Node, machine: &Machine) -> Reservation {
     if reservation.reserved_cpus.is_empty() {
         let cpu = reservation.resources.get(CPU).copied().unwrap_or_default();
         let cores = cpu.to_int(Scale::One, Rounding::Up);
-        let cpus = packed(machine, &machine.all(), cores);
+        let cpus = packed(machine, &machine.cpus.online(), cores);
         reservation.reserved_cpus = cpus.unwrap_or_default();
     }
     reservation

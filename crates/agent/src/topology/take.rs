@@ -7,9 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use units::CpuSet;
-
-use super::Cpu;
+use units::{Cpu, CpuLayout, CpuSet};
 
 /// Fewer CPUs are free than were asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -20,7 +18,7 @@ pub struct TooFew {
 }
 
 /// Takes `wanted` of the `free` CPUs among `cpus`.
-pub fn take(cpus: &[Cpu], free: &CpuSet, wanted: usize) -> Result<CpuSet, TooFew> {
+pub fn take(cpus: &CpuLayout, free: &CpuSet, wanted: usize) -> Result<CpuSet, TooFew> {
     let mut left = Free {
         cpus,
         free: cpus.iter().map(|cpu| cpu.id).filter(|id| free.contains(*id)).collect(),
@@ -33,8 +31,8 @@ pub fn take(cpus: &[Cpu], free: &CpuSet, wanted: usize) -> Result<CpuSet, TooFew
     let mut taken = CpuSet::new();
     let levels: [fn(&Cpu) -> Unit; 3] = [
         |cpu| (cpu.socket, 0, 0),
-        |cpu| (cpu.socket, cpu.node, 0),
-        |cpu| (cpu.socket, cpu.node, cpu.core),
+        |cpu| (cpu.socket, cpu.numa, 0),
+        |cpu| (cpu.socket, cpu.numa, cpu.core),
     ];
     for level in levels {
         for unit in left.whole(level) {
@@ -52,10 +50,10 @@ pub fn take(cpus: &[Cpu], free: &CpuSet, wanted: usize) -> Result<CpuSet, TooFew
 }
 
 /// Socket, NUMA node and core; the parts below a level are zero.
-type Unit = (i32, i32, i32);
+type Unit = (u16, u16, u16);
 
 struct Free<'c> {
-    cpus: &'c [Cpu],
+    cpus: &'c CpuLayout,
     free: CpuSet,
 }
 
@@ -63,7 +61,7 @@ impl Free<'_> {
     /// Units of a level all of whose CPUs are free, in the order in which they are taken.
     fn whole(&self, unit_of: fn(&Cpu) -> Unit) -> Vec<CpuSet> {
         let mut units: BTreeMap<(Rank, Unit), CpuSet> = BTreeMap::new();
-        for cpu in self.cpus {
+        for cpu in self.cpus.iter() {
             let unit = unit_of(cpu);
             units.entry((self.rank(cpu), unit)).or_default().insert(cpu.id);
         }
@@ -98,15 +96,15 @@ impl Free<'_> {
             self.cpus.iter().filter(|other| is_in(other) && self.free.contains(other.id)).count()
         };
         let socket = count(&|other| other.socket == cpu.socket);
-        let node = count(&|other| (other.socket, other.node) == (cpu.socket, cpu.node));
+        let node = count(&|other| (other.socket, other.numa) == (cpu.socket, cpu.numa));
         let core = count(&|other| {
-            (other.socket, other.node, other.core) == (cpu.socket, cpu.node, cpu.core)
+            (other.socket, other.numa, other.core) == (cpu.socket, cpu.numa, cpu.core)
         });
-        [(socket, cpu.socket), (node, cpu.node), (core, cpu.core)]
+        [(socket, cpu.socket), (node, cpu.numa), (core, cpu.core)]
     }
 }
 
-type Rank = [(usize, i32); 3];
+type Rank = [(usize, u16); 3];
 
 #[cfg(test)]
 mod tests {
@@ -115,11 +113,11 @@ mod tests {
     use super::*;
 
     /// Two sockets of two NUMA nodes of two cores of two threads: siblings are 8 apart.
-    fn machine() -> Vec<Cpu> {
+    fn machine() -> CpuLayout {
         (0..16)
             .map(|id: u16| {
-                let core = i32::from(id % 8);
-                Cpu { id, core, socket: core / 4, node: core / 2 }
+                let core = id % 8;
+                Cpu { id, core, socket: core / 4, numa: core / 2 }
             })
             .collect()
     }
@@ -153,7 +151,10 @@ mod tests {
     fn more_than_there_is_cannot_be_taken() {
         assert_eq!(take(&machine(), &cpus("0-3"), 5), Err(TooFew { wanted: 5, free: 4 }));
         assert_eq!(take(&machine(), &cpus("0-3,99"), 5), Err(TooFew { wanted: 5, free: 4 }));
-        assert_eq!(take(&[], &cpus("0-3"), 1), Err(TooFew { wanted: 1, free: 0 }));
+        assert_eq!(
+            take(&CpuLayout::default(), &cpus("0-3"), 1),
+            Err(TooFew { wanted: 1, free: 0 })
+        );
     }
 
     proptest! {

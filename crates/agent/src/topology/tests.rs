@@ -9,8 +9,8 @@ use crate::pods::{self, read};
 /// Two sockets, one NUMA node each, two cores of two threads: siblings are 4 apart.
 fn machine() -> Machine {
     let cpus = (0..8).map(|id: u16| {
-        let core = i32::from(id % 4);
-        Cpu { id, core, socket: core / 2, node: core / 2 }
+        let core = id % 4;
+        units::Cpu { id, core, socket: core / 2, numa: core / 2 }
     });
     let numa = (0..2).map(|id| NumaNode {
         id,
@@ -318,7 +318,7 @@ fn a_machine_that_contradicts_itself_is_not_reported() {
     let mut world = World::default();
     world.machine.numa.pop();
     assert_eq!(world.compute(), Err(TopologyError::NumaCount { cpus: 2, memory: 1 }));
-    world.machine.cpus.clear();
+    world.machine.cpus = CpuLayout::default();
     assert_eq!(world.compute(), Err(TopologyError::NoCpus));
 }
 

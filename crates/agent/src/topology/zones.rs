@@ -28,7 +28,7 @@ pub struct ZoneAmount {
 
 pub(super) fn zones(inputs: &Inputs<'_>) -> Result<Vec<NumaZone>, TopologyError> {
     let machine = inputs.machine;
-    let nodes: BTreeSet<i32> = machine.cpus.iter().map(|cpu| cpu.node).collect();
+    let nodes: BTreeSet<u16> = machine.cpus.iter().map(|cpu| cpu.numa).collect();
     let count = machine.numa.len();
     if nodes.len() != count || machine.numa.iter().any(|numa| !nodes.contains(&numa.id)) {
         return Err(TopologyError::NumaCount { cpus: nodes.len(), memory: count });
@@ -37,7 +37,7 @@ pub(super) fn zones(inputs: &Inputs<'_>) -> Result<Vec<NumaZone>, TopologyError>
     let kept = |name| if is_reserving { share_kept(inputs.node, name, count) } else { 0 };
     let (kept_cpu, kept_memory) = (kept(CPU), kept(MEMORY));
     let zone = |numa: &NumaNode| {
-        let cpus = machine.cpus.iter().filter(|cpu| cpu.node == numa.id).count();
+        let cpus = machine.cpus.iter().filter(|cpu| cpu.numa == numa.id).count();
         let cpus = i64::try_from(cpus).unwrap_or(i64::MAX);
         let huge = if inputs.huge_pages { (numa.huge_2mi.0, numa.huge_1gi.0) } else { (0, 0) };
         let memory = (numa.memory.0).saturating_sub(huge.0).saturating_sub(huge.1).max(0);

@@ -249,7 +249,7 @@ pub(crate) fn snapshot(tree: &Tree, groups: &[CgroupPath]) -> BTreeMap<String, S
             if let Ok(Reading::Value((mut text, _))) = tree.get_text(group, knob) {
                 // v2 does not go back to none once there are processes; all of them do the same.
                 if knob == Knob::CpusetCpus && text.is_empty() {
-                    text = Topology::read(tree.fs()).unwrap().online().to_string();
+                    text = Topology::read(tree.fs()).unwrap().cpus.online().to_string();
                 }
                 all.insert(format!("{group}:{knob:?}"), text);
             }

@@ -117,7 +117,7 @@ impl Node {
             Api::all(client.clone()).create(&new, &definition).await.unwrap();
         }
         let fs = Arc::new(RealFs::new(Mounts::host()));
-        let cpus = Topology::read(&*fs).unwrap().online().len();
+        let cpus = Topology::read(&*fs).unwrap().cpus.online().len();
         let amounts = json!({ "cpu": cpus.to_string(), "memory": "1Gi" });
         let node = json!({ "metadata": { "name": "n1" },
             "status": { "capacity": amounts, "allocatable": amounts } });

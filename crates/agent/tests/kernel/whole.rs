@@ -92,7 +92,7 @@ fn four_classes_share_a_machine_and_an_agent_that_dies_is_followed_by_another() 
         return;
     }
     let sandbox = sandbox_or_skip!("whole");
-    let cpus = Topology::read(sandbox.tree.fs()).unwrap().online();
+    let cpus = Topology::read(sandbox.tree.fs()).unwrap().cpus.online();
     if cpus != set("0-7") {
         println!("this machine has CPUs {cpus}; the guest has the eight that are needed");
         return;

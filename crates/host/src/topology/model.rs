@@ -36,7 +36,7 @@ impl CpuModel {
             })
         };
         let number = |path: &str| read_optional(fs, Path::new(path), scan::only_number);
-        let has_siblings = topology.core_count() < topology.cpus.len();
+        let has_siblings = topology.cpus.core_count() < topology.cpus.len();
         let smt_active = number("/sys/devices/system/cpu/smt/active")?;
         let no_turbo = number("/sys/devices/system/cpu/intel_pstate/no_turbo")?;
         let boost = number("/sys/devices/system/cpu/cpufreq/boost")?;

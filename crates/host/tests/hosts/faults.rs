@@ -146,11 +146,11 @@ fn a_pair_of_controllers_may_share_a_hierarchy() {
 fn cpus_come_and_go() {
     let machine = v2();
     let topology = host::topology::Topology::read(&machine.fake).unwrap();
-    assert_eq!((topology.cpus.len(), topology.core_count()), (16, 8));
+    assert_eq!((topology.cpus.len(), topology.cpus.core_count()), (16, 8));
     machine.fake.set("/sys/devices/system/cpu/online", "0-7,9-15\n");
     machine.fake.set("/sys/devices/system/cpu/cpu0/topology/core_cpus_list", "0\n");
     let fewer = host::topology::Topology::read(&machine.fake).unwrap();
-    assert_eq!((fewer.cpus.len(), fewer.core_count()), (15, 8));
+    assert_eq!((fewer.cpus.len(), fewer.cpus.core_count()), (15, 8));
     assert_eq!(fewer.nodes.first().unwrap().cpus.len(), 15);
     let class = machine.layout.class(KubeQos::BestEffort);
     assert!(machine.tree.exists(&class));

@@ -1,6 +1,6 @@
 //! Whole machines: processors, memory, cache control.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use host::fs::{Buffer, FakeFs};
@@ -25,7 +25,8 @@ fn numbers_are_those_of_lscpu() {
         [(V1, 32, 16, 2, 2), (V2, 16, 8, 1, 1), (RESCTRL, 64, 32, 2, 2), (ANOLIS, 8, 8, 1, 1)];
     for (text, cpus, cores, sockets, nodes) in cases {
         let (fake, topology) = topology(text);
-        let counts = (topology.cpus.len(), topology.core_count(), topology.socket_count());
+        let counts =
+            (topology.cpus.len(), topology.cpus.core_count(), topology.cpus.socket_count());
         assert_eq!(counts, (cpus, cores, sockets));
         assert_eq!(topology.cpu_nodes().count(), nodes);
         let model = CpuModel::read(&fake, &topology).unwrap();
@@ -33,12 +34,12 @@ fn numbers_are_those_of_lscpu() {
     }
     let (_, topology) = topology(V1);
     let cpu = |id| {
-        let cpu = topology.cpu(id).unwrap();
-        (cpu.core, cpu.socket, cpu.node, cpu.l3)
+        let cpu = topology.cpus.get(id).unwrap();
+        (cpu.core, cpu.socket, cpu.numa, topology.l3[&id])
     };
     assert_eq!((cpu(0), cpu(16)), ((0, 0, 0, 0), (0, 0, 0, 0)), "siblings share a core");
     assert_eq!((cpu(8), cpu(31)), ((8, 1, 1, 1), (15, 1, 1, 1)), "cores go on in the next socket");
-    assert_eq!(topology.siblings(9).to_string(), "9,25");
+    assert_eq!(topology.cpus.siblings(9).to_string(), "9,25");
     let order: Vec<u16> = topology.cpus.iter().take(4).map(|cpu| cpu.id).collect();
     assert_eq!(order, [0, 16, 1, 17], "by node, socket, core");
 }
@@ -47,8 +48,10 @@ fn numbers_are_those_of_lscpu() {
 fn a_machine_without_details_still_has_cpus() {
     let text = "-- sys/devices/system/cpu/online --\n0-3\n-- proc/cpuinfo --\nprocessor : 0\n";
     let (fake, topology) = topology(text);
-    assert_eq!((topology.core_count(), topology.socket_count(), topology.l3_count()), (4, 1, 1));
-    assert!(topology.cpus.iter().all(|cpu| cpu.node == 0));
+    let caches: BTreeSet<_> = topology.l3.values().collect();
+    let counts = (topology.cpus.core_count(), topology.cpus.socket_count(), caches.len());
+    assert_eq!(counts, (4, 1, 1));
+    assert!(topology.cpus.iter().all(|cpu| cpu.numa == 0));
     let model = CpuModel::read(&fake, &topology).unwrap();
     assert_eq!((model.vendor.as_str(), model.model.as_str()), ("unknown", "unknown"));
     assert_eq!((model.smt_active, model.turbo), (false, None));
@@ -64,7 +67,7 @@ fn a_cache_without_an_id_is_counted() {
         text += &format!("-- {dir}/level --\n3\n-- {dir}/shared_cpu_list --\n{shared}\n");
     }
     let (_, topology) = topology(&text);
-    let caches: Vec<_> = topology.cpus.iter().map(|cpu| cpu.l3).collect();
+    let caches: Vec<_> = topology.l3.values().copied().collect();
     assert_eq!(caches, [0, 0, 1, 1]);
 }
 

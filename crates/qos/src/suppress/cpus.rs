@@ -7,9 +7,9 @@
 //! CPUs of LSE pods are never lent. Those of LSR pods are, in proportion to their number, so that no
 //! LSR pod carries more of best-effort than its share.
 
-use units::{CpuSet, MilliCpu};
+use units::{CpuLayout, CpuSet, MilliCpu};
 
-use crate::topology::Topology;
+use crate::pick::pick;
 
 /// Best-effort keeps this many CPUs, however busy the node is.
 pub const FLOOR: usize = 2;
@@ -20,7 +20,7 @@ pub const PATIENCE: u32 = 3;
 #[derive(Debug, Clone, Copy)]
 pub struct Inputs<'a> {
     pub budget: MilliCpu,
-    pub topology: &'a Topology,
+    pub layout: &'a CpuLayout,
     /// CPUs nobody may have but the kubelet's reservation or the system's own class.
     pub reserved: &'a CpuSet,
     pub lse: &'a CpuSet,
@@ -67,7 +67,7 @@ pub enum Bound {
 }
 
 pub fn decide(inputs: &Inputs<'_>, state: State) -> Decision {
-    let lendable = inputs.topology.online().difference(inputs.reserved).difference(inputs.lse);
+    let lendable = inputs.layout.online().difference(inputs.reserved).difference(inputs.lse);
     let wanted = whole_cpus(inputs.budget);
     if lendable.is_empty() {
         let why = Why { wanted, bound_by: Bound::Starved };
@@ -81,7 +81,7 @@ pub fn decide(inputs: &Inputs<'_>, state: State) -> Decision {
     let others = lendable.difference(&lsr);
     // Rounding down leaves the others the odd one; where they are too few, LSR gives more.
     let of_lsr = (size * lsr.len() / lendable.len()).max(size.saturating_sub(others.len()));
-    let pick = |count, from| inputs.topology.pick(count, from, inputs.granted);
+    let pick = |count, from| pick(inputs.layout, count, from, inputs.granted);
     Decision {
         cpus: pick(of_lsr, &lsr).union(&pick(size - of_lsr, &others)),
         state: State { size: Some(size), asked },
@@ -108,7 +108,7 @@ fn size(inputs: &Inputs<'_>, wanted: usize, state: State) -> (usize, u32, Bound)
     if current >= FLOOR && asked < PATIENCE && !is_worth_it {
         return (current, asked, Bound::Patience);
     }
-    let step = inputs.topology.len().div_ceil(10);
+    let step = inputs.layout.len().div_ceil(10);
     let reached = current.saturating_add(step).max(FLOOR);
     if target > reached { (reached, asked, Bound::Step) } else { (target, 0, bound_by) }
 }
@@ -120,12 +120,12 @@ fn cpus_worth(count: usize) -> i64 {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use units::Cpu;
 
     use super::*;
-    use crate::topology::Cpu;
 
     /// Sixteen CPUs, two threads a core: siblings are 2n and 2n + 1.
-    fn machine() -> Topology {
+    fn machine() -> CpuLayout {
         (0..16).map(|id| Cpu { numa: 0, socket: 0, core: id / 2, id }).collect()
     }
 
@@ -155,7 +155,7 @@ mod tests {
         fn decide(&self) -> Decision {
             let inputs = Inputs {
                 budget: MilliCpu(self.budget),
-                topology: &machine(),
+                layout: &machine(),
                 reserved: &set(self.reserved),
                 lse: &set(self.lse),
                 lsr: &set(self.lsr),
@@ -238,7 +238,7 @@ mod tests {
             let none = CpuSet::new();
             let inputs = Inputs {
                 budget: MilliCpu(budget),
-                topology: &machine(), reserved: &none, lse: &lse, lsr: &lsr, granted: &granted,
+                layout: &machine(), reserved: &none, lse: &lse, lsr: &lsr, granted: &granted,
             };
             let decision = decide(&inputs, State::default());
             if decision.why.bound_by != Bound::Starved {
@@ -253,11 +253,11 @@ mod tests {
             budget in -16_000..32_000i64, lsr in cpus(), granted in cpus(),
         ) {
             let none = CpuSet::new();
-            let (topology, mut granted, mut state) = (machine(), granted, State::default());
+            let (layout, mut granted, mut state) = (machine(), granted, State::default());
             let mut next = |granted: &CpuSet| {
                 let inputs = Inputs {
                     budget: MilliCpu(budget),
-                    topology: &topology, reserved: &none, lse: &none, lsr: &lsr, granted,
+                    layout: &layout, reserved: &none, lse: &none, lsr: &lsr, granted,
                 };
                 let decision = decide(&inputs, state);
                 state = decision.state;

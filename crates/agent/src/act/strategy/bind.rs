@@ -26,7 +26,7 @@ use crate::topology::Topology;
 /// `None` before the machine's CPUs are known.
 pub fn decide(facts: &Facts<'_>) -> Option<Decision> {
     let topology = facts.topology?;
-    let online: CpuSet = topology.cpus.iter().map(|cpu| cpu.id).collect();
+    let online = topology.cpus.online();
     let pools = pools(facts, topology);
     let mut decision = Decision::default();
     for pod in facts.pods().filter(|pod| !pod.asked.is_virtual_machine) {

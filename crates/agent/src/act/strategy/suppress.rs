@@ -170,18 +170,17 @@ fn by_cpus(
     groups: &Groups,
     sum: &Budget,
 ) -> Option<Decision> {
-    let topology = facts.machine()?;
-    let excluded = &facts.topology?.excluded;
+    let topology = facts.topology?;
     let lse = facts.cpus_of(QosClass::Lse);
     let lsr = facts.cpus_of(QosClass::Lsr).difference(&lse);
     let granted = match memory.granted.take() {
         Some(granted) => granted,
-        None => granted_now(facts, &groups.tier).unwrap_or_else(|| topology.online()),
+        None => granted_now(facts, &groups.tier).unwrap_or_else(|| topology.cpus.online()),
     };
     let inputs = cpus::Inputs {
         budget: sum.budget,
-        topology: &topology,
-        reserved: excluded,
+        layout: &topology.cpus,
+        reserved: &topology.excluded,
         lse: &lse,
         lsr: &lsr,
         granted: &granted,
@@ -249,7 +248,7 @@ fn recover(facts: &Facts<'_>, groups: &Groups) -> Vec<Wish> {
 
 fn recover_cpus<'g>(facts: &Facts<'_>, groups: impl Iterator<Item = &'g CgroupPath>) -> Vec<Wish> {
     let Some(topology) = facts.topology else { return Vec::new() };
-    let online: CpuSet = topology.cpus.iter().map(|cpu| cpu.id).collect();
+    let online = topology.cpus.online();
     let lendable = online.difference(&topology.excluded).difference(&facts.cpus_of(QosClass::Lse));
     if lendable == online || lendable.is_empty() {
         return Vec::new();

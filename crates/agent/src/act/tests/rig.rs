@@ -19,7 +19,7 @@ use k8s_openapi::api::core::v1::Node;
 use rustix::io::Errno;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use units::Bytes;
+use units::{Bytes, Cpu};
 
 use super::super::facts::Settings;
 use super::super::network::Places;
@@ -30,7 +30,7 @@ use crate::audit::{self, Audit};
 use crate::pods::{self, NodePod, Pods, read};
 use crate::series::{Measure, Metrics, Store, Subject};
 use crate::slo::merge;
-use crate::topology::{self, Cpu, Machine, NumaNode};
+use crate::topology::{self, Machine, NumaNode};
 use crate::view::{Amounts, NodeView};
 
 const V1: &str = "\
@@ -406,7 +406,7 @@ impl Rig {
     }
 
     fn topology(&self) -> topology::Topology {
-        let cpus = (0..16u16).map(|id| Cpu { id, core: i32::from(id / 2), socket: 0, node: 0 });
+        let cpus = (0..16u16).map(|id| Cpu { id, core: id / 2, socket: 0, numa: 0 });
         let memory = Bytes::from_gib(64);
         let zero = Bytes::ZERO;
         let machine = Machine {

@@ -161,7 +161,7 @@ fn this_kernel_is_measured_and_left_as_it_was() {
             .to_vec(),
         time: Duration::from_millis(1_500),
     };
-    let cpu = host::topology::Topology::read(tree.fs()).unwrap().cpus.last().unwrap().id;
+    let cpu = host::topology::Topology::read(tree.fs()).unwrap().cpus.iter().last().unwrap().id;
     let modes = [Mode::Weight, Mode::IdlePods];
     let result = measure(&tree, &layout.kubepods(), &prober, cpu, &modes);
     let children = tree.children(&layout.kubepods()).unwrap().value().unwrap();

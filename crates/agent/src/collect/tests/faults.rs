@@ -134,7 +134,7 @@ fn cpus_that_come_and_go_keep_the_others_right() {
         for _ in 0..60 {
             rig.step();
         }
-        let online = rig.metrics.facts().node.unwrap().topology.online();
+        let online = rig.metrics.facts().node.unwrap().topology.cpus.online();
         assert_eq!(online.len(), 4, "the topology was read again");
     }
 }

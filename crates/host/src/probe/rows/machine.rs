@@ -22,8 +22,8 @@ pub(super) fn rows(facts: &Facts) -> Vec<Requirement> {
         Some(topology) => format!(
             "CPUs: {}, cores: {}, sockets: {}, NUMA nodes: {}, SMT: {}",
             topology.cpus.len(),
-            topology.core_count(),
-            topology.socket_count(),
+            topology.cpus.core_count(),
+            topology.cpus.socket_count(),
             topology.cpu_nodes().count().max(1),
             if facts.model.as_ref().is_some_and(|model| model.smt_active) { "on" } else { "off" },
         ),
