@@ -17,7 +17,7 @@ use api::protocol::gate::{AgentGate, Gates};
 use api::qos::{KubeQos, QosClass};
 use arc_swap::ArcSwap;
 use jiff::Timestamp;
-use units::{Bytes, MilliCpu};
+use units::CpuMemory;
 
 /// The newest world: written by the watches, read by the kernel thread.
 pub type SharedWorld = Arc<ArcSwap<World>>;
@@ -33,30 +33,23 @@ pub struct World {
     pub policy: MetricPolicy,
 }
 
-/// An amount of the two resources that are measured and predicted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Amounts {
-    pub cpu: MilliCpu,
-    pub memory: Bytes,
-}
-
 /// The Node object, as far as the agent looks at it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodeView {
     pub name: String,
     /// `status.capacity`.
-    pub capacity: Amounts,
+    pub capacity: CpuMemory,
     /// `status.allocatable`.
-    pub allocatable: Amounts,
+    pub allocatable: CpuMemory,
     /// `node.koordinator.sh/raw-allocatable`: what the node offers before amplification.
-    pub raw_allocatable: Option<Amounts>,
+    pub raw_allocatable: Option<CpuMemory>,
     /// Batch and mid resources of `status.allocatable`; one that is not there is not lent.
     pub lent: BTreeMap<&'static str, i64>,
 }
 
 impl NodeView {
     /// What can really be handed out: the raw amounts where the advertised ones are amplified.
-    pub fn real_allocatable(&self) -> Amounts {
+    pub fn real_allocatable(&self) -> CpuMemory {
         self.raw_allocatable.unwrap_or(self.allocatable)
     }
 }
@@ -80,9 +73,9 @@ pub struct PodView {
     /// When the pod started, or was created if it has not; decides about cold start.
     pub started: Option<Timestamp>,
     /// Sum of the containers' native CPU and memory requests.
-    pub requests: Amounts,
+    pub requests: CpuMemory,
     /// Sum of the containers' batch CPU and memory requests.
-    pub batch_requests: Amounts,
+    pub batch_requests: CpuMemory,
     /// Directory below the cgroup root, without a leading slash.
     pub cgroup: String,
     pub containers: Vec<ContainerView>,

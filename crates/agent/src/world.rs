@@ -24,7 +24,7 @@ use k8s_openapi::api::core::v1::Node;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
-use units::{Bytes, MilliCpu, Rounding};
+use units::{Bytes, CpuMemory, MilliCpu, Rounding};
 
 use crate::act::{NodeScene, Scene, SharedScene};
 use crate::exposition::{Exposition, Group};
@@ -32,7 +32,7 @@ use crate::object::Seen;
 use crate::pods::Pods;
 use crate::policy::policy;
 use crate::slo::{Merged, host_applications, merge};
-use crate::view::{Amounts, MetricPolicy, NodeView, SharedWorld, World};
+use crate::view::{MetricPolicy, NodeView, SharedWorld, World};
 
 /// How long a NodeSLO that was deleted is still followed.
 const GRACE: Duration = Duration::from_secs(60);
@@ -183,9 +183,9 @@ fn lent(allocatable: Option<&WireList>) -> BTreeMap<&'static str, i64> {
     names.into_iter().filter_map(|name| Some((name, list.get(name)?.value()))).collect()
 }
 
-fn both(list: &ResourceList) -> Amounts {
+fn both(list: &ResourceList) -> CpuMemory {
     let amount = |name| list.get(name).copied().unwrap_or_default();
-    Amounts {
+    CpuMemory {
         cpu: MilliCpu::from_quantity(amount(CPU), Rounding::Up),
         memory: Bytes::from_quantity(amount(MEMORY), Rounding::Up),
     }
@@ -310,11 +310,11 @@ mod tests {
             "status": { "capacity": { "cpu": "8" }, "allocatable": { "cpu": "6500m", "memory": "1Gi" } },
         }));
         let view = node_view(&node.unwrap());
-        assert_eq!(view.capacity, Amounts { cpu: MilliCpu(8000), memory: Bytes::ZERO });
-        assert_eq!(view.allocatable, Amounts { cpu: MilliCpu(6500), memory: Bytes(1 << 30) });
+        assert_eq!(view.capacity, CpuMemory { cpu: MilliCpu(8000), memory: Bytes::ZERO });
+        assert_eq!(view.allocatable, CpuMemory { cpu: MilliCpu(6500), memory: Bytes(1 << 30) });
         assert_eq!(
             view.real_allocatable(),
-            Amounts { cpu: MilliCpu(4000), memory: Bytes(8 << 30) }
+            CpuMemory { cpu: MilliCpu(4000), memory: Bytes(8 << 30) }
         );
         assert_eq!(node_view(&Node::default()), NodeView::default());
     }

@@ -17,6 +17,7 @@
 //! | [`load`] | what do pods and host applications above batch take? |
 //! | [`batch`], [`zone`] | what is left for batch work, on the node and on each NUMA node? |
 //! | [`mid`] | what will online pods not need soon? |
+//! | [`predict`] | what have online pods needed so far? (the agent trains it, and reports) |
 //! | [`normalize`], [`amplify`] | what is a core of this node worth? |
 //! | [`device`] | which GPUs and RDMA cards does the node offer? |
 //! | [`publish`] | what does the node show, and is a difference worth a write? |
@@ -33,6 +34,7 @@ pub mod mid;
 pub mod normalize;
 pub mod pair;
 pub mod plan;
+pub mod predict;
 pub mod publish;
 pub mod strategy;
 pub mod zone;

@@ -18,6 +18,7 @@
 mod amount;
 mod bytes;
 mod cpu_layout;
+mod cpu_memory;
 mod cpuset;
 mod duration;
 mod excerpt;
@@ -30,6 +31,7 @@ mod rounding;
 
 pub use bytes::Bytes;
 pub use cpu_layout::{Cpu, CpuLayout};
+pub use cpu_memory::CpuMemory;
 pub use cpuset::{CpuSet, CpuSetError, Mask};
 pub use duration::{DurationError, GoDuration};
 pub use excerpt::Excerpt;

@@ -57,7 +57,17 @@ pub(crate) const TABLE: &[Row] = &[
     // Sees and acts: a shell for each of the twenty strategies and hooks of the reference.
     row(
         "agent",
-        These(&["groups", "host", "qos", "stats", "runtime", "api", "reconcile", "apiserver"]),
+        These(&[
+            "groups",
+            "host",
+            "qos",
+            "overcommit",
+            "stats",
+            "runtime",
+            "api",
+            "reconcile",
+            "apiserver",
+        ]),
         Shell,
         19_000,
     ),

@@ -12,10 +12,10 @@ use api::resources::{WireList, amount};
 use api::strategy::{BlkioQos, CpuBurstStrategy};
 use k8s_openapi::api::core::v1::{Container, Pod};
 use qos::identity::Wish;
-use units::{Bytes, MilliCpu, Quantity, Rounding};
+use units::{Bytes, CpuMemory, MilliCpu, Quantity, Rounding};
 
 use super::read::lasting;
-use crate::view::{Amounts, ContainerView};
+use crate::view::ContainerView;
 
 /// `"true"` keeps our hands off the pod's groups, for people who set them by hand.
 const FREEZE: &str = "tidepool.io/cgroup-freeze";
@@ -106,11 +106,11 @@ impl Asked {
     }
 
     /// Requests as the scheduler counts them: everything that lasts.
-    pub fn requests(&self) -> Amounts {
+    pub fn requests(&self) -> CpuMemory {
         let sum = |read: fn(&Bounds) -> Option<i64>| {
             self.containers.iter().filter_map(|c| read(&c.native)).fold(0, i64::saturating_add)
         };
-        Amounts {
+        CpuMemory {
             cpu: MilliCpu(sum(|bounds| bounds.cpu_request.map(|cpu| cpu.0))),
             memory: Bytes(sum(|bounds| bounds.memory_request.map(|memory| memory.0))),
         }

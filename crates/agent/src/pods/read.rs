@@ -9,11 +9,11 @@ use api::resources::{WireList, amount, is_sidecar};
 use api::{priority, qos};
 use groups::{ContainerId, Layout, PodUid};
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod};
-use units::{Bytes, CpuSet, MilliCpu, Rounding};
+use units::{Bytes, CpuMemory, CpuSet, MilliCpu, Rounding};
 
 use super::Departure;
 use super::asked::{Asked, asked};
-use crate::view::{Amounts, ContainerState, ContainerView, PodPhase, PodView};
+use crate::view::{ContainerState, ContainerView, PodPhase, PodView};
 
 /// Resources that are lent out, in the order in which they are reported.
 const LENT: [&str; 4] = [BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY];
@@ -63,13 +63,13 @@ pub fn read(pod: &Pod, layout: &Layout) -> Option<NodePod> {
         phase: phase(status.and_then(|status| status.phase.as_deref())),
         is_deleting: meta.deletion_timestamp.is_some(),
         started,
-        requests: total(pod, |list| Amounts {
+        requests: total(pod, |list| CpuMemory {
             cpu: list
                 .get(CPU)
                 .map_or(MilliCpu::ZERO, |q| MilliCpu::from_quantity(amount(q), Rounding::Up)),
             memory: bytes(list, MEMORY),
         }),
-        batch_requests: total(pod, |list| Amounts {
+        batch_requests: total(pod, |list| CpuMemory {
             cpu: list.get(BATCH_CPU).map_or(MilliCpu::ZERO, |q| MilliCpu(amount(q).value())),
             memory: bytes(list, BATCH_MEMORY),
         }),
@@ -113,10 +113,10 @@ pub(super) fn lasting(pod: &Pod) -> impl Iterator<Item = &Container> {
     })
 }
 
-fn total(pod: &Pod, read: impl Fn(&WireList) -> Amounts) -> Amounts {
+fn total(pod: &Pod, read: impl Fn(&WireList) -> CpuMemory) -> CpuMemory {
     let lists =
         lasting(pod).filter_map(|container| container.resources.as_ref()?.requests.as_ref());
-    lists.map(read).fold(Amounts::default(), |sum, part| Amounts {
+    lists.map(read).fold(CpuMemory::default(), |sum, part| CpuMemory {
         cpu: sum.cpu + part.cpu,
         memory: sum.memory + part.memory,
     })
@@ -223,8 +223,8 @@ mod tests {
             (QosClass::Be, Some(QosClass::Be), PriorityClass::Batch)
         );
         assert_eq!(view.phase, PodPhase::Running);
-        assert_eq!(view.requests, Amounts { cpu: MilliCpu(100), memory: Bytes::ZERO });
-        assert_eq!(view.batch_requests, Amounts { cpu: MilliCpu(2000), memory: Bytes(1 << 30) });
+        assert_eq!(view.requests, CpuMemory { cpu: MilliCpu(100), memory: Bytes::ZERO });
+        assert_eq!(view.batch_requests, CpuMemory { cpu: MilliCpu(2000), memory: Bytes(1 << 30) });
         let dir = "kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1_2.slice";
         assert_eq!(view.cgroup, dir);
         assert_eq!(view.containers.len(), 1, "a container without a usable id has no directory");

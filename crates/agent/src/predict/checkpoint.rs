@@ -11,10 +11,10 @@ use std::io;
 use std::path::PathBuf;
 
 use jiff::Timestamp;
+use overcommit::predict::Model;
 use serde::{Deserialize, Serialize};
 use stats::{Checkpoint, CheckpointError, DecayingHistogram};
 
-use super::Model;
 use crate::durable;
 
 /// The shape of the files we write. Files without a version are the reference's, which is the same

@@ -1,11 +1,14 @@
 use std::fs;
 use std::path::Path;
 
+use api::priority::PriorityClass;
 use api::qos::{KubeQos, QosClass};
-use units::{Bytes, MilliCpu};
+use overcommit::predict::Estimate;
+use stats::Buckets;
+use units::{Bytes, CpuMemory, MilliCpu};
 
 use super::*;
-use crate::view::PodPhase;
+use crate::view::{PodPhase, PodView};
 
 fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
@@ -32,14 +35,14 @@ fn pod(uid: &str) -> PodView {
         is_deleting: false,
         started: Some(at("2025-05-01T00:00:00Z")),
         requests: amounts(4_000, 4_000),
-        batch_requests: Amounts::default(),
+        batch_requests: CpuMemory::default(),
         cgroup: String::new(),
         containers: Vec::new(),
     }
 }
 
-fn amounts(milli: i64, mib: i64) -> Amounts {
-    Amounts { cpu: MilliCpu(milli), memory: Bytes::from_mib(mib) }
+fn amounts(milli: i64, mib: i64) -> CpuMemory {
+    CpuMemory { cpu: MilliCpu(milli), memory: Bytes::from_mib(mib) }
 }
 
 fn usage(cpu: f64) -> Usage {
@@ -58,132 +61,9 @@ fn trained(settings: PredictSettings) -> Predictor {
         &[("web", PriorityClass::Prod, 1.0), ("sort", PriorityClass::Batch, 2.0)],
     );
     for minute in 0..60 {
-        predictor.train(&sample, minutes(minute));
+        predictor.models.train(&sample, minutes(minute));
     }
     predictor
-}
-
-/// Upper edge of the bucket of `cores`, in whole milli-cores.
-#[expect(clippy::cast_possible_truncation, reason = "small constants")]
-fn edge(cores: f64) -> i64 {
-    let buckets = Buckets::cpu();
-    (buckets.start(buckets.of(cores) + 1) * 1000.0) as i64
-}
-
-#[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "the rule")]
-fn margin(milli: i64) -> i64 {
-    (milli as f64 * 1.1) as i64
-}
-
-#[test]
-fn a_node_has_a_model_for_everything_that_is_asked() {
-    let predictor = trained(PredictSettings::default());
-    let names: Vec<String> = predictor.models.keys().map(ModelKey::file_name).collect();
-    let want = [
-        "__node__",
-        "__node-sys__",
-        "__node-__",
-        "__node-koord-prod__",
-        "__node-koord-mid__",
-        "__node-koord-batch__",
-        "__node-koord-free__",
-        "sort",
-        "web",
-    ];
-    assert_eq!(names, want);
-    for name in want {
-        assert_eq!(ModelKey::from_file_name(name).unwrap().file_name(), name);
-    }
-    for name in ["", "../web", "a/b", "web.tmp", "__node-koord-gold__"] {
-        assert_eq!(ModelKey::from_file_name(name), None, "{name:?}");
-    }
-}
-
-#[test]
-fn pods_leave_what_their_peak_does_not_need() {
-    let predictor = trained(PredictSettings::default());
-    let class_peak = margin(edge(1.0) + edge(1.0) + 25);
-    let web_peak = margin(edge(1.0));
-    let young = Some(minutes(0));
-    let big = amounts(100_000, 400_000);
-    struct Case {
-        name: &'static str,
-        allocatable: Amounts,
-        pods: Vec<PodView>,
-        reclaimable: i64,
-        peak: i64,
-    }
-    let case =
-        |name, pods, reclaimable, peak| Case { name, allocatable: big, pods, reclaimable, peak };
-    let cases = [
-        case("a warm pod", vec![pod("web")], 4_000 - class_peak, class_peak),
-        case(
-            "a batch pod lends nothing here",
-            vec![pod("web"), PodView { priority: PriorityClass::Batch, ..pod("sort") }],
-            4_000 - class_peak,
-            class_peak,
-        ),
-        case(
-            "a young pod keeps its request",
-            vec![PodView { started: young, ..pod("web") }],
-            0,
-            4_000,
-        ),
-        case(
-            "a pod that never started is young",
-            vec![PodView { started: None, ..pod("web") }],
-            0,
-            4_000,
-        ),
-        case(
-            "a young pod counts in the sum of requests",
-            vec![pod("web"), PodView { started: young, ..pod("web") }],
-            4_000 - web_peak,
-            web_peak + 4_000,
-        ),
-        case("a pod without a model keeps its request", vec![pod("new")], 0, 4_000),
-        case(
-            "a deleted pod is not there",
-            vec![PodView { is_deleting: true, ..pod("web") }],
-            0,
-            class_peak,
-        ),
-        case(
-            "a finished pod is not there",
-            vec![PodView { phase: PodPhase::Succeeded, ..pod("web") }],
-            0,
-            class_peak,
-        ),
-        Case {
-            allocatable: amounts(3_000, 400_000),
-            ..case(
-                "an oversold node lends what it has",
-                vec![pod("web")],
-                3_000 - class_peak,
-                class_peak,
-            )
-        },
-        Case {
-            allocatable: amounts(1_000, 400_000),
-            ..case("a full node lends nothing", vec![pod("web")], 0, class_peak)
-        },
-    ];
-    for Case { name, allocatable, pods, reclaimable, peak } in cases {
-        let estimate = predictor.estimate(allocatable, pods.iter(), minutes(60)).unwrap();
-        assert_eq!(estimate.reclaimable.cpu, MilliCpu(reclaimable), "{name}: reclaimable");
-        assert_eq!(estimate.peak.cpu, MilliCpu(peak), "{name}: peak");
-    }
-}
-
-#[test]
-fn without_the_system_nothing_can_be_said() {
-    let mut predictor = Predictor::new(PredictSettings::default());
-    predictor.train(&training(None, &[("web", PriorityClass::Prod, 1.0)]), start());
-    let pods = [pod("web")];
-    assert_eq!(
-        predictor.estimate(amounts(8_000, 8_000), pods.iter(), minutes(1)),
-        Err(EstimateError::NoModel { what: "the system" }),
-    );
 }
 
 fn settings(dir: &Path) -> PredictSettings {
@@ -210,12 +90,12 @@ fn a_restart_keeps_what_was_learned() {
     before.checkpoint_all(minutes(60));
     let mut after = Predictor::new(settings(dir.path()));
     after.restore(&world(&["web", "sort"]), minutes(61));
-    assert_eq!(after.models(), before.models());
-    let pods = [pod("web")];
-    let estimate = |predictor: &Predictor| {
-        predictor.estimate(amounts(8_000, 8_000), pods.iter(), minutes(61)).unwrap()
+    assert_eq!(after.models.len(), before.models.len());
+    let estimate = |predictor: Predictor| -> Estimate {
+        let prediction = Prediction::new(predictor);
+        prediction.estimate(amounts(8_000, 8_000), [&pod("web")].into_iter(), minutes(61)).unwrap()
     };
-    assert_eq!(estimate(&after), estimate(&before));
+    assert_eq!(estimate(after), estimate(before));
 }
 
 #[test]
@@ -231,7 +111,7 @@ fn files_that_mean_nothing_are_removed_on_restart() {
     put("huge", &" ".repeat(100_000));
     let mut predictor = Predictor::new(settings(dir.path()));
     predictor.restore(&world(&["web", "broken", "half", "newer", "odd", "huge"]), minutes(61));
-    assert!(predictor.models.contains_key(&ModelKey::Pod("web".to_owned())));
+    assert!(predictor.models.get(&ModelKey::Pod("web".to_owned())).is_some());
     let want = [
         "__node-__",
         "__node-koord-batch__",
@@ -243,7 +123,7 @@ fn files_that_mean_nothing_are_removed_on_restart() {
         "web",
     ];
     assert_eq!(names(dir.path()), want, "sort left the node, the others are unusable");
-    assert_eq!(predictor.models(), want.len());
+    assert_eq!(predictor.models.len(), want.len());
 }
 
 #[test]
@@ -254,7 +134,7 @@ fn a_checkpoint_older_than_two_half_lives_is_no_evidence() {
     for (name, later, want) in cases {
         let mut predictor = Predictor::new(settings(dir.path()));
         predictor.restore(&world(&["web"]), minutes(later));
-        assert_eq!(predictor.models(), want, "{name}");
+        assert_eq!(predictor.models.len(), want, "{name}");
     }
 }
 
@@ -265,7 +145,7 @@ fn a_file_of_the_reference_is_read() {
     fs::write(dir.path().join("web"), text).unwrap();
     let mut predictor = Predictor::new(settings(dir.path()));
     predictor.restore(&world(&["web"]), minutes(60));
-    let model = &predictor.models[&ModelKey::Pod("web".to_owned())];
+    let model = predictor.models.get(&ModelKey::Pod("web".to_owned())).unwrap();
     assert_eq!(model.cpu.percentile(0.95), Buckets::cpu().start(23));
     assert_eq!(model.memory.percentile(0.98), Buckets::memory().start(41));
 }
@@ -278,15 +158,15 @@ fn checkpoints_are_written_in_turns() {
     let sample = training(Some(4.0), &[("web", PriorityClass::Prod, 1.0)]);
     let mut counts = Vec::new();
     for minute in 0..4 {
-        predictor.train(&sample, minutes(minute));
+        predictor.models.train(&sample, minutes(minute));
         predictor.checkpoint(minutes(minute));
         counts.push(names(dir.path()).len());
     }
     assert_eq!(counts, [4, 8, 8, 8], "eight models, four a step, none twice in ten minutes");
     let written = |predictor: &Predictor| {
-        predictor.models.values().filter(|model| model.written == Some(minutes(10))).count()
+        predictor.written.values().filter(|written| **written == minutes(10)).count()
     };
-    predictor.train(&sample, minutes(10));
+    predictor.models.train(&sample, minutes(10));
     predictor.checkpoint(minutes(10));
     assert_eq!(written(&predictor), 4, "the first four are due again");
 }
@@ -299,7 +179,7 @@ fn a_full_disk_does_not_stop_training() {
     let mut predictor = trained(settings(&file));
     predictor.checkpoint(minutes(60));
     predictor.restore(&World::default(), minutes(60));
-    assert_eq!(predictor.models(), 9);
+    assert_eq!(predictor.models.len(), 9);
 }
 
 #[test]
@@ -308,13 +188,26 @@ fn who_is_silent_for_half_an_hour_is_forgotten() {
     let mut predictor = trained(settings(dir.path()));
     predictor.checkpoint_all(minutes(60));
     let sample = training(Some(4.0), &[("web", PriorityClass::Prod, 1.0)]);
-    predictor.train(&sample, minutes(89));
+    predictor.models.train(&sample, minutes(89));
     predictor.forget(minutes(89));
-    assert_eq!(predictor.models(), 9, "half an hour is not over");
-    predictor.train(&sample, minutes(90));
+    assert_eq!(predictor.models.len(), 9, "half an hour is not over");
+    predictor.models.train(&sample, minutes(90));
     predictor.forget(minutes(90));
-    assert_eq!(predictor.models(), 8);
+    assert_eq!(predictor.models.len(), 8);
     assert!(!dir.path().join("sort").exists());
     predictor.forget(start());
-    assert_eq!(predictor.models(), 8, "a clock that was set back makes nobody old");
+    assert_eq!(predictor.models.len(), 8, "a clock that was set back makes nobody old");
+}
+
+#[test]
+fn a_pod_that_is_deleted_or_has_ended_lends_nothing() {
+    let prediction = Prediction::new(trained(PredictSettings::default()));
+    let lent = |pod: &PodView| {
+        let estimate =
+            prediction.estimate(amounts(100_000, 400_000), [pod].into_iter(), minutes(60));
+        estimate.unwrap().reclaimable.cpu
+    };
+    assert!(lent(&pod("web")) > MilliCpu::ZERO);
+    assert_eq!(lent(&PodView { is_deleting: true, ..pod("web") }), MilliCpu::ZERO);
+    assert_eq!(lent(&PodView { phase: PodPhase::Succeeded, ..pod("web") }), MilliCpu::ZERO);
 }

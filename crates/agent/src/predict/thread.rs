@@ -7,11 +7,13 @@ use std::thread;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use overcommit::predict::estimate::{self, Estimate, EstimateError, Pod};
 use parking_lot::Mutex;
+use units::CpuMemory;
 
-use super::{Estimate, EstimateError, PredictSettings, Predictor, Training};
+use super::{PredictSettings, Predictor, training};
 use crate::series::Metrics;
-use crate::view::{Amounts, Clock, PodView, SharedWorld};
+use crate::view::{Clock, PodView, SharedWorld};
 use crate::worker::Worker;
 
 /// The models, for those who ask what they say.
@@ -28,15 +30,22 @@ impl Prediction {
     /// What can be lent and what is needed at most, given the pods that have samples.
     pub fn estimate<'a>(
         &self,
-        allocatable: Amounts,
+        allocatable: CpuMemory,
         pods: impl Iterator<Item = &'a PodView>,
         now: Timestamp,
     ) -> Result<Estimate, EstimateError> {
-        self.predictor.lock().estimate(allocatable, pods, now)
+        let pods = pods.map(|pod| Pod {
+            uid: &pod.uid,
+            class: pod.priority,
+            started: pod.started,
+            is_over: pod.is_deleting || pod.is_terminated(),
+            requests: pod.requests,
+        });
+        estimate::estimate(&self.predictor.lock().models, allocatable, pods, now)
     }
 
     pub fn models(&self) -> usize {
-        self.predictor.lock().models()
+        self.predictor.lock().models.len()
     }
 }
 
@@ -103,8 +112,8 @@ impl Trainer {
             predictor.restore(&world, wall);
             self.is_restored = true;
         }
-        let training = Training::from_metrics(&self.metrics, &world, now, self.interval);
-        predictor.train(&training, wall);
+        let training = training(&self.metrics, &world, now, self.interval);
+        predictor.models.train(&training, wall);
         predictor.forget(wall);
         let due = self.is_restored.then(|| predictor.take_due(wall));
         // Writing waits for the disk; whoever asks for an estimate must not.

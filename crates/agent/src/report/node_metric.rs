@@ -22,11 +22,11 @@ use api::protocol::resource::{CPU, MEMORY};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use stats::Summary;
-use units::{Bytes, Format, GoDuration, MilliCpu, Quantity};
+use units::{Bytes, CpuMemory, Format, GoDuration, MilliCpu, Quantity};
 
 use crate::predict::Prediction;
 use crate::series::{Measure, Metrics, Subject};
-use crate::view::{Amounts, MemoryPolicy, PodView, World};
+use crate::view::{MemoryPolicy, PodView, World};
 
 /// Everything a report may look at.
 #[derive(Debug, Clone, Copy)]
@@ -223,12 +223,12 @@ fn predictions(
 /// Samples are kept in single precision, where 4.49 lies just below 4490 m; what single precision
 /// cannot tell from a whole milli-core is one.
 #[expect(clippy::cast_possible_truncation, reason = "cutting is the rule, and casts saturate")]
-fn cut(cores: f64, bytes: f64) -> Amounts {
+fn cut(cores: f64, bytes: f64) -> CpuMemory {
     let milli = cores * 1000.0 * (1.0 + f64::from(f32::EPSILON));
-    Amounts { cpu: MilliCpu(milli as i64), memory: Bytes(bytes as i64) }
+    CpuMemory { cpu: MilliCpu(milli as i64), memory: Bytes(bytes as i64) }
 }
 
-fn resources(amounts: Amounts) -> ResourceMap {
+fn resources(amounts: CpuMemory) -> ResourceMap {
     let cpu = Quantity::from_milli(amounts.cpu.0, Format::DecimalSi);
     let memory = Quantity::from_int(amounts.memory.0, Format::BinarySi);
     ResourceMap {

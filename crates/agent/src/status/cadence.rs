@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use crate::view::Amounts;
+use units::CpuMemory;
 
 /// Share of the node's capacity by which load must move to count as a change.
 const CHANGE: f64 = 0.05;
@@ -50,7 +50,7 @@ pub struct Load {
 
 impl Load {
     /// From cores and bytes in use.
-    pub fn new(cores: f64, bytes: f64, capacity: Amounts) -> Self {
+    pub fn new(cores: f64, bytes: f64, capacity: CpuMemory) -> Self {
         #[expect(clippy::cast_precision_loss, reason = "a share needs few digits")]
         let share = |used: f64, all: i64| if all > 0 { used / all as f64 } else { 0.0 };
         Self { cpu: share(cores * 1000.0, capacity.cpu.0), memory: share(bytes, capacity.memory.0) }
@@ -193,7 +193,7 @@ mod tests {
     const MINUTE: Duration = Duration::from_secs(60);
 
     fn load(cores: f64) -> Option<Load> {
-        let capacity = Amounts { cpu: MilliCpu(10_000), memory: Bytes(1 << 30) };
+        let capacity = CpuMemory { cpu: MilliCpu(10_000), memory: Bytes(1 << 30) };
         Some(Load::new(cores, 0.0, capacity))
     }
 

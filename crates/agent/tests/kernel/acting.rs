@@ -16,7 +16,7 @@ use agent::pods::{NodePod, read};
 use agent::series::{Measure, Metrics, StorageInfo, Store, Subject};
 use agent::slo::merge;
 use agent::topology::{self, machine};
-use agent::view::{Amounts, NodeView};
+use agent::view::NodeView;
 use api::protocol::gate::Gates;
 use api::qos::KubeQos;
 use groups::{CgroupPath, Driver, Knob, Layout, Setting, Version};
@@ -29,7 +29,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use serde_json::{Value, json};
 use testkit::wait::until_blocking;
-use units::{Bytes, CpuSet, MilliCpu};
+use units::{Bytes, CpuMemory, CpuSet, MilliCpu};
 
 use crate::sandbox::Sandbox;
 use crate::sandbox_or_skip;
@@ -124,7 +124,8 @@ impl Rig {
     }
 
     fn look(&mut self) {
-        let amounts = Amounts { cpu: MilliCpu::from_cores(self.cpus), memory: Bytes::from_gib(1) };
+        let amounts =
+            CpuMemory { cpu: MilliCpu::from_cores(self.cpus), memory: Bytes::from_gib(1) };
         let view = NodeView { capacity: amounts, allocatable: amounts, ..NodeView::default() };
         let spec = serde_json::from_value(self.slo.clone()).unwrap();
         let pods = self.pods.iter().map(|pod| (pod.view.uid.clone(), Arc::new(pod.clone())));

@@ -9,15 +9,13 @@ use std::time::{Duration, Instant};
 
 use agent::collect::{Collector, Task};
 use agent::series::{Measure, Metrics, Store, Subject};
-use agent::view::{
-    Amounts, CollectSettings, ContainerState, ContainerView, PodPhase, PodView, World,
-};
+use agent::view::{CollectSettings, ContainerState, ContainerView, PodPhase, PodView, World};
 use api::priority::PriorityClass;
 use api::protocol::gate::AgentGate;
 use api::qos::{KubeQos, QosClass};
 use groups::{CgroupPath, Driver, Knob, Layout, Limit, PodUid, Setting, Version};
 use host::Reading;
-use units::CpuSet;
+use units::{CpuMemory, CpuSet};
 
 use crate::sandbox::Sandbox;
 use crate::workload::Workload;
@@ -57,8 +55,8 @@ impl Pod {
             phase: PodPhase::Running,
             is_deleting: false,
             started: None,
-            requests: Amounts::default(),
-            batch_requests: Amounts::default(),
+            requests: CpuMemory::default(),
+            batch_requests: CpuMemory::default(),
             cgroup: container.parent().unwrap().as_str().to_owned(),
             containers: vec![ContainerView {
                 name: "main".to_owned(),

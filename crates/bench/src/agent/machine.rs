@@ -3,14 +3,14 @@
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use agent::view::{Amounts, ContainerState, ContainerView, PodPhase, PodView, World};
+use agent::view::{ContainerState, ContainerView, PodPhase, PodView, World};
 use anyhow::Context;
 use api::priority::PriorityClass;
 use api::qos::{KubeQos, QosClass};
 use groups::{CgroupPath, ContainerId, Driver, Layout, PodUid};
 use host::cgroup::Tree;
 use host::fs::{Mounts, RealFs};
-use units::{Bytes, MilliCpu};
+use units::{Bytes, CpuMemory, MilliCpu};
 
 /// Made groups and started processes; dropping it removes them all.
 #[derive(Debug)]
@@ -129,8 +129,8 @@ fn pod(layout: &Layout, number: u16) -> PodView {
         phase: PodPhase::Running,
         is_deleting: false,
         started: None,
-        requests: Amounts { cpu: MilliCpu(100), memory: Bytes::from_mib(64) },
-        batch_requests: Amounts::default(),
+        requests: CpuMemory { cpu: MilliCpu(100), memory: Bytes::from_mib(64) },
+        batch_requests: CpuMemory::default(),
         containers: containers.collect(),
         cgroup: cgroup.as_str().to_owned(),
     }

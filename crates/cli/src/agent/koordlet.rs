@@ -223,30 +223,37 @@ fn collect(given: Given<'_>) -> anyhow::Result<CollectSettings> {
 fn predict(given: Given<'_>) -> anyhow::Result<PredictSettings> {
     let default = PredictSettings::default();
     let dir = given.text("prediction-checkpoint-filepath").unwrap_or("/prediction-checkpoints");
-    Ok(PredictSettings {
-        checkpoint_dir: Some(dir).filter(|dir| !dir.is_empty()).map(PathBuf::from),
-        cold_start: positive(given, "prediction-cold-start-duration", default.cold_start)?,
+    let models = overcommit::predict::Settings {
+        cold_start: positive(given, "prediction-cold-start-duration", default.models.cold_start)?,
         safety_margin_percent: number(
             given,
             "prediction-safety-margin-percent",
-            default.safety_margin_percent,
+            default.models.safety_margin_percent,
         )?,
         cpu_half_life: positive(
             given,
             "prediction-cpu-histogram-decay-halflife",
-            default.cpu_half_life,
+            default.models.cpu_half_life,
         )?,
         memory_half_life: positive(
             given,
             "prediction-memory-histogram-decay-halflife",
-            default.memory_half_life,
+            default.models.memory_half_life,
         )?,
+        expiration: positive(
+            given,
+            "prediction-model-expiration-duration",
+            default.models.expiration,
+        )?,
+    };
+    Ok(PredictSettings {
+        models,
+        checkpoint_dir: Some(dir).filter(|dir| !dir.is_empty()).map(PathBuf::from),
         training_interval: positive(
             given,
             "prediction-training-interval",
             default.training_interval,
         )?,
-        expiration: positive(given, "prediction-model-expiration-duration", default.expiration)?,
         checkpoint_interval: positive(
             given,
             "prediction-model-checkpoint-interval",

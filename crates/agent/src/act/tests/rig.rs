@@ -19,7 +19,7 @@ use k8s_openapi::api::core::v1::Node;
 use rustix::io::Errno;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use units::{Bytes, Cpu};
+use units::{Bytes, Cpu, CpuMemory};
 
 use super::super::facts::Settings;
 use super::super::network::Places;
@@ -31,7 +31,7 @@ use crate::pods::{self, NodePod, Pods, read};
 use crate::series::{Measure, Metrics, Store, Subject};
 use crate::slo::merge;
 use crate::topology::{self, Machine, NumaNode};
-use crate::view::{Amounts, NodeView};
+use crate::view::NodeView;
 
 const V1: &str = "\
 -- sys/fs/cgroup/cpu,cpuacct/cgroup.procs --
@@ -384,7 +384,7 @@ impl Rig {
     }
 
     fn look(&self) -> Scene {
-        let amounts = |cores| Amounts {
+        let amounts = |cores| CpuMemory {
             cpu: units::MilliCpu::from_cores(cores),
             memory: Bytes::from_gib(64),
         };

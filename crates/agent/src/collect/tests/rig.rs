@@ -10,13 +10,12 @@ use api::qos::{KubeQos, QosClass};
 use groups::{CgroupPath, Controller, Version};
 use host::cgroup::Tree;
 use host::fs::FakeFs;
-use units::{Bytes, MilliCpu};
+use units::{Bytes, CpuMemory, MilliCpu};
 
 use crate::collect::{Collector, Meter, MeteredFs};
 use crate::series::{Measure, Metrics, Store, Subject};
 use crate::view::{
-    Amounts, CollectSettings, ContainerState, ContainerView, HostApplicationView, PodPhase,
-    PodView, World,
+    CollectSettings, ContainerState, ContainerView, HostApplicationView, PodPhase, PodView, World,
 };
 
 pub(super) const SECOND: Duration = Duration::from_secs(1);
@@ -221,8 +220,8 @@ pub(super) fn pod(name: &str, class: KubeQos) -> PodView {
         phase: PodPhase::Running,
         is_deleting: false,
         started: None,
-        requests: Amounts::default(),
-        batch_requests: Amounts { cpu: MilliCpu(1_500), memory: Bytes::from_gib(1) },
+        requests: CpuMemory::default(),
+        batch_requests: CpuMemory { cpu: MilliCpu(1_500), memory: Bytes::from_gib(1) },
         containers: vec![ContainerView {
             name: "main".to_owned(),
             id: format!("containerd://{name}"),

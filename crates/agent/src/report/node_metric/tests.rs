@@ -2,9 +2,10 @@ use std::sync::Arc;
 
 use api::priority::PriorityClass;
 use api::qos::{KubeQos, QosClass};
+use overcommit::predict::{Training, Usage};
 
 use super::*;
-use crate::predict::{PredictSettings, Predictor, Training, Usage};
+use crate::predict::{PredictSettings, Predictor};
 use crate::series::Store;
 use crate::view::{HostApplicationView, NodeView, PodPhase};
 
@@ -38,15 +39,15 @@ fn pod(namespace: &str, name: &str, qos: QosClass) -> Arc<PodView> {
         phase: PodPhase::Running,
         is_deleting: false,
         started: Some("2025-05-20T00:00:00Z".parse().unwrap()),
-        requests: Amounts { cpu: MilliCpu(4_000), memory: Bytes::from_gib(8) },
-        batch_requests: Amounts::default(),
+        requests: CpuMemory { cpu: MilliCpu(4_000), memory: Bytes::from_gib(8) },
+        batch_requests: CpuMemory::default(),
         cgroup: format!("kubepods/burstable/pod{name}"),
         containers: Vec::new(),
     })
 }
 
 fn world() -> World {
-    let allocatable = Amounts { cpu: MilliCpu(16_000), memory: Bytes::from_gib(64) };
+    let allocatable = CpuMemory { cpu: MilliCpu(16_000), memory: Bytes::from_gib(64) };
     World {
         node: Some(NodeView {
             name: "n1".to_owned(),
@@ -87,7 +88,7 @@ fn trained() -> Prediction {
             pod("sort", PriorityClass::Batch, 1.5),
         ],
     };
-    predictor.train(&training, now());
+    predictor.models.train(&training, now());
     Prediction::new(predictor)
 }
 

@@ -18,22 +18,32 @@
 //! bytes before the margin is applied and cut again after it, because consumers compare these numbers
 //! with the reference's.
 
-use std::collections::BTreeMap;
-
 use api::priority::PriorityClass;
 use jiff::Timestamp;
-use units::{Bytes, MilliCpu};
+use units::{Bytes, CpuMemory, MilliCpu};
 
-use super::{Model, ModelKey, PredictSettings, age};
-use crate::view::{Amounts, PodView};
+use super::{Model, ModelKey, Models, age};
+
+/// One pod, as far as an estimate looks at the pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pod<'p> {
+    pub uid: &'p str,
+    pub class: PriorityClass,
+    /// When the pod started, or was created if it has not.
+    pub started: Option<Timestamp>,
+    /// The pod is being deleted, or all of its containers have ended.
+    pub is_over: bool,
+    /// Native CPU and memory.
+    pub requests: CpuMemory,
+}
 
 /// What online pods leave and need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Estimate {
     /// What online pods asked for and are not expected to need.
-    pub reclaimable: Amounts,
+    pub reclaimable: CpuMemory,
     /// What online pods and the system are expected to need at most.
-    pub peak: Amounts,
+    pub peak: CpuMemory,
 }
 
 /// Why nothing can be said.
@@ -49,74 +59,74 @@ const MEMORY_PERCENTILE: f64 = 0.98;
 /// The sums of the predictor that looks at each pod.
 #[derive(Debug, Default)]
 struct ByPod {
-    peak: Amounts,
-    reclaimable: Amounts,
-    unpredicted: Amounts,
+    peak: CpuMemory,
+    reclaimable: CpuMemory,
+    unpredicted: CpuMemory,
 }
 
-pub(super) fn estimate<'a>(
-    models: &BTreeMap<ModelKey, Model>,
-    settings: &PredictSettings,
-    allocatable: Amounts,
-    pods: impl Iterator<Item = &'a PodView>,
+/// What can be lent and what is needed at most, given the pods that have samples.
+pub fn estimate<'p>(
+    models: &Models,
+    allocatable: CpuMemory,
+    pods: impl Iterator<Item = Pod<'p>>,
     now: Timestamp,
 ) -> Result<Estimate, EstimateError> {
+    let settings = models.settings();
     let margin = f64::from(100 + settings.safety_margin_percent) / 100.0;
     let mut by_pod = ByPod::default();
-    let mut requests = Amounts::default();
-    for pod in pods.filter(|pod| pod.priority == PriorityClass::Prod) {
-        let is_over = pod.is_deleting || pod.is_terminated();
+    let mut requests = CpuMemory::default();
+    for pod in pods.filter(|pod| pod.class == PriorityClass::Prod) {
         let is_cold = pod.started.is_none_or(|started| age(started, now) <= settings.cold_start);
-        let model = models.get(&ModelKey::Pod(pod.uid.clone()));
+        let model = models.get(&ModelKey::Pod(pod.uid.to_owned()));
         let is_counted = match model {
             _ if is_cold => {
-                by_pod.unpredicted = plus(by_pod.unpredicted, pod.requests);
+                by_pod.unpredicted = by_pod.unpredicted + pod.requests;
                 true
             }
-            _ if is_over => false,
+            _ if pod.is_over => false,
             None => {
-                by_pod.unpredicted = plus(by_pod.unpredicted, pod.requests);
+                by_pod.unpredicted = by_pod.unpredicted + pod.requests;
                 false
             }
             Some(model) => {
                 let peak = with_margin(predicted(model), margin);
-                by_pod.peak = plus(by_pod.peak, peak);
-                by_pod.reclaimable = plus(by_pod.reclaimable, minus(pod.requests, peak));
+                by_pod.peak = by_pod.peak + peak;
+                by_pod.reclaimable = by_pod.reclaimable + pod.requests.less(peak);
                 true
             }
         };
-        if is_counted && !is_over {
-            requests = plus(requests, pod.requests);
+        if is_counted && !pod.is_over {
+            requests = requests + pod.requests;
         }
     }
     let class_peak = with_margin(class_sum(models)?, margin);
-    let lent_by_pod = least(minus(allocatable, by_pod.peak), by_pod.reclaimable);
-    let lent_by_class = least(minus(allocatable, class_peak), minus(requests, class_peak));
+    let lent_by_pod = allocatable.less(by_pod.peak).min(by_pod.reclaimable);
+    let lent_by_class = allocatable.less(class_peak).min(requests.less(class_peak));
     Ok(Estimate {
-        reclaimable: least(lent_by_pod, lent_by_class),
-        peak: most(plus(by_pod.peak, by_pod.unpredicted), class_peak),
+        reclaimable: lent_by_pod.min(lent_by_class),
+        peak: (by_pod.peak + by_pod.unpredicted).max(class_peak),
     })
 }
 
 /// What the system and online pods together are expected to need.
-fn class_sum(models: &BTreeMap<ModelKey, Model>) -> Result<Amounts, EstimateError> {
+fn class_sum(models: &Models) -> Result<CpuMemory, EstimateError> {
     let wanted = [
         (ModelKey::System, "the system"),
         (ModelKey::Class(Some(PriorityClass::Prod)), "prod pods"),
         (ModelKey::Class(None), "pods without a class"),
     ];
-    let mut sum = Amounts::default();
+    let mut sum = CpuMemory::default();
     for (key, what) in wanted {
         let model = models.get(&key).ok_or(EstimateError::NoModel { what })?;
-        sum = plus(sum, predicted(model));
+        sum = sum + predicted(model);
     }
     Ok(sum)
 }
 
 /// A model's percentiles, cut to whole milli-cores and bytes.
 #[expect(clippy::cast_possible_truncation, reason = "cutting is the rule, and casts saturate")]
-fn predicted(model: &Model) -> Amounts {
-    Amounts {
+fn predicted(model: &Model) -> CpuMemory {
+    CpuMemory {
         cpu: MilliCpu((model.cpu.percentile(CPU_PERCENTILE) * 1000.0) as i64),
         memory: Bytes(model.memory.percentile(MEMORY_PERCENTILE) as i64),
     }
@@ -127,26 +137,9 @@ fn predicted(model: &Model) -> Amounts {
     clippy::cast_precision_loss,
     reason = "the margin is defined on floats and cut"
 )]
-fn with_margin(amounts: Amounts, margin: f64) -> Amounts {
-    Amounts {
+fn with_margin(amounts: CpuMemory, margin: f64) -> CpuMemory {
+    CpuMemory {
         cpu: MilliCpu((amounts.cpu.0 as f64 * margin) as i64),
         memory: Bytes((amounts.memory.0 as f64 * margin) as i64),
     }
-}
-
-fn plus(a: Amounts, b: Amounts) -> Amounts {
-    Amounts { cpu: a.cpu + b.cpu, memory: a.memory + b.memory }
-}
-
-/// `a - b`, never below zero.
-fn minus(a: Amounts, b: Amounts) -> Amounts {
-    Amounts { cpu: (a.cpu - b.cpu).max(MilliCpu(0)), memory: (a.memory - b.memory).max(Bytes(0)) }
-}
-
-fn least(a: Amounts, b: Amounts) -> Amounts {
-    Amounts { cpu: a.cpu.min(b.cpu), memory: a.memory.min(b.memory) }
-}
-
-fn most(a: Amounts, b: Amounts) -> Amounts {
-    Amounts { cpu: a.cpu.max(b.cpu), memory: a.memory.max(b.memory) }
 }
