@@ -1,7 +1,7 @@
 //! The `slo-controller-config` ConfigMap: which strategy does a node get, and why?
 //!
-//! Eight keys, each a JSON text with a cluster strategy and a list of node
-//! entries. For one node the layers are, lowest first:
+//! Eleven keys, eight of the reference and three of Tidepool, each a JSON text
+//! with a cluster strategy and a list of node entries. For one node the layers are, lowest first:
 //!
 //! ```text
 //! built-in defaults  <-  cluster strategy  <-  first matching node entry

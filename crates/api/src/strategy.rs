@@ -11,6 +11,7 @@
 mod burst;
 mod colocation;
 mod host;
+mod own;
 mod qos;
 mod ratio;
 mod system;
@@ -19,6 +20,7 @@ mod threshold;
 pub use burst::CpuBurstStrategy;
 pub use colocation::{AggregatePolicy, ColocationStrategy};
 pub use host::{CgroupPath, HostApplicationSpec, HostApplicationStrategy};
+pub use own::{FreezeStrategy, KernelStrategy, ReactionStrategy, SwitchStrategy};
 pub use qos::{
     BlkioQos, Block, BlockIo, CpuQos, MemoryQos, NetworkQos, QosPolicies, ResctrlQos, ResourceQos,
     ResourceQosStrategy,

@@ -219,6 +219,34 @@ const ROWS: &[Row] = &[
         "host-application-config",
         r#"{"applications": [{"name": "nginx", "qos": "LS"}]}"#,
     ),
+    row(
+        "own key: unknown field is refused",
+        "tidepool-reaction-config",
+        r#"{"clusterStrategy": {"freze": {"enable": false}}}"#,
+    ),
+    row(
+        "own key: boolean in quotes",
+        "tidepool-reaction-config",
+        r#"{"clusterStrategy": {"enable": "false"}}"#,
+    ),
+    row(
+        "own key: value out of limits in a node entry",
+        "tidepool-reaction-config",
+        r#"{"nodeStrategies": [{"nodeSelector": {"matchLabels": {"a": "b"}},
+             "freeze": {"maxSeconds": 60}}]}"#,
+    ),
+    row(
+        "own key: unknown word is refused",
+        "tidepool-switch-config",
+        r#"{"clusterStrategy": {"mode": "of"}}"#,
+    ),
+    row(
+        "own key: words in any case",
+        "tidepool-switch-config",
+        r#"{"clusterStrategy": {"mode": "Off", "reason": "incident"}}"#,
+    ),
+    row("own key: unknown mode", "tidepool-kernel-config", r#"{"clusterStrategy": {"mode": "Z"}}"#),
+    row("own key: misspelt", "tidepool-reacton-config", "{}"),
 ];
 
 #[test]
@@ -282,6 +310,40 @@ fn a_value_out_of_limits_never_takes_effect() {
     let (config, _) = load(Key::Threshold, entry, None);
     assert_eq!(config.status(Key::Threshold), Status::Fallback);
     assert_eq!(enable(&config, Key::Threshold), Some(false.into()));
+}
+
+/// A bad text of ours neither turns anything on nor off.
+#[test]
+fn a_bad_own_key_keeps_its_last_good_text() {
+    let load = |text: &str, previous: Option<&Config>| {
+        let data = BTreeMap::from([("tidepool-reaction-config".to_owned(), text.to_owned())]);
+        Config::load(&data, previous, OBJECT, Options::default()).0
+    };
+    let extension = |config: &Config, old: Option<&Value>| {
+        let old = old.map(|old| BTreeMap::from([(Key::Reaction.name().to_owned(), old.clone())]));
+        let view = config.for_node(&Default::default());
+        view.extensions(old.as_ref()).and_then(|mut all| all.remove(Key::Reaction.name()))
+    };
+    let good = load(r#"{"clusterStrategy": {"freeze": {"enable": false}}}"#, None);
+    assert_eq!(good.status(Key::Reaction), Status::Loaded);
+    let off = extension(&good, None).unwrap();
+    assert_eq!(off["freeze"], serde_json::json!({"enable": false, "maxSeconds": 2}));
+
+    let typo = r#"{"clusterStrategy": {"freze": {"enable": true}}}"#;
+    let kept = load(typo, Some(&good));
+    assert_eq!(kept.status(Key::Reaction), Status::Kept);
+    assert_eq!(extension(&kept, Some(&off)).as_ref(), Some(&off));
+    // After a restart only the NodeSLO knows the last good value.
+    let restarted = load(typo, None);
+    assert_eq!(restarted.status(Key::Reaction), Status::Fallback);
+    assert_eq!(extension(&restarted, Some(&off)).as_ref(), Some(&off));
+
+    let (gone, _) = Config::load(&BTreeMap::new(), Some(&kept), OBJECT, Options::default());
+    assert_eq!(extension(&gone, Some(&off)), None, "no longer configured");
+    let others = BTreeMap::from([("vendor".to_owned(), Value::from(1))]);
+    let view = gone.for_node(&Default::default());
+    assert_eq!(view.extensions(Some(&others)), Some(others), "a third party's");
+    assert_eq!(view.extensions(None), None);
 }
 
 #[test]

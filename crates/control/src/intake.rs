@@ -184,8 +184,13 @@ fn origin(key: Key) -> (&'static str, &'static str) {
         Key::Colocation => (NODE_RESOURCE, event::COLOCATION_CONFIG),
         Key::Normalization => (NODE_RESOURCE, event::NORMALIZATION_CONFIG),
         Key::Amplification => (NODE_RESOURCE, event::AMPLIFICATION_CONFIG),
-        Key::Threshold | Key::Qos | Key::Burst | Key::System | Key::HostApplication => {
-            (NODE_SLO, event::SLO_CONFIG)
-        }
+        Key::Threshold
+        | Key::Qos
+        | Key::Burst
+        | Key::System
+        | Key::HostApplication
+        | Key::Kernel
+        | Key::Reaction
+        | Key::Switch => (NODE_SLO, event::SLO_CONFIG),
     }
 }

@@ -1,7 +1,7 @@
 //! What is each node's agent told?
 //!
-//! Every node has a NodeSLO of its name: the ConfigMap rendered for this one node. What third
-//! parties keep under `extensions` stays as it is. Class defaults are not filled in here; that is
+//! Every node has a NodeSLO of its name: the ConfigMap rendered for this one node, Tidepool's own keys
+//! among its `extensions`. What third parties keep there stays as it is. Class defaults are not filled in here; that is
 //! the agent's part, and doing it here would rewrite every NodeSLO on each upgrade.
 
 use std::sync::Arc;
@@ -38,11 +38,12 @@ pub fn plan(entry: &Entry, in_force: &InForce) -> Plan {
     let Some(node) = &entry.node else {
         return if entry.slo.is_some() { Plan::Delete } else { Plan::Keep };
     };
-    let mut spec = in_force.config.for_node(&node.meta).node_slo();
+    let view = in_force.config.for_node(&node.meta);
+    let mut spec = view.node_slo();
     match &entry.slo {
         None => Plan::Create(spec),
         Some(old) => {
-            spec.extensions.clone_from(&old.extensions);
+            spec.extensions = view.extensions(old.extensions.as_ref());
             if **old == spec { Plan::Keep } else { Plan::Update { old: old.clone(), new: spec } }
         }
     }

@@ -15,8 +15,9 @@ use super::defaults::{agent_qos, built_in};
 use super::limits::{Limit, Pair, Rule, limits, pairs};
 use super::selector::{Selector, SelectorError};
 use super::{Key, Layer, Source, network};
-use crate::finding::{Code, Finding};
+use crate::finding::{Code, Finding, Severity};
 use crate::json::{self, Node, Step, path_text};
+use crate::protocol::name::config_map;
 use crate::shape::nearest;
 
 /// What a caller may demand beyond the built-in rules.
@@ -85,6 +86,9 @@ fn unknown_key(name: &str) -> Finding {
         None => "remove it, unless an extension of yours reads it".to_owned(),
     };
     let rule = format!("unknown key, ignored; known keys are {}", known.join(", "));
+    if name.starts_with(config_map::OWN_PREFIX) {
+        return Finding::error(Code::UnknownKey, rule, fix);
+    }
     Finding::warning(Code::UnknownKey, rule, fix)
 }
 
@@ -199,8 +203,19 @@ pub(super) fn examine(key: Key, text: &str, system: Option<&str>, options: Optio
 
 fn read(key: Key, root: Node, findings: &mut Vec<Finding>) -> Option<Document> {
     let value = key.document().fit(&root, findings);
+    if key.is_own() {
+        findings.iter_mut().for_each(refuse_unknown);
+    }
     let readable = !findings.iter().any(Finding::is_error);
     readable.then(|| Document::new(key, root, &value))
+}
+
+/// In a key of ours a name that is not known is refused instead of ignored.
+fn refuse_unknown(finding: &mut Finding) {
+    if finding.code == Code::UnknownField {
+        finding.severity = Severity::Error;
+        "unknown field".clone_into(&mut finding.rule);
+    }
 }
 
 fn readable(key: Key, text: &str) -> Option<Document> {
@@ -278,6 +293,17 @@ fn limit_finding(key: Key, limit: Limit, steps: &[Step], value: &Json) -> Option
         Rule::AboveUpTo(min, max) => number.is_none_or(|n| n > min && n <= max),
         Rule::Ratio(min, max) => number.is_none_or(|n| n >= min && n <= max),
         Rule::NotEmpty => value.as_str() != Some(""),
+        Rule::OneOf(known) => {
+            let text = value.as_str()?;
+            if known.iter().any(|word| word.eq_ignore_ascii_case(text)) {
+                return None;
+            }
+            let fix = match nearest(text, known.iter().copied()) {
+                Some(word) => format!("did you mean {word}?"),
+                None => way_out(key, steps),
+            };
+            return Some(Finding::error(Code::UnknownPolicy, rule.to_string(), fix));
+        }
         Rule::Policy { known, .. } => {
             let text = value.as_str().filter(|text| !text.is_empty())?;
             if known.contains(&text) {

@@ -48,6 +48,13 @@ pub fn built_in(key: Key) -> Layer {
         Key::System => json!({"totalNetworkBandwidth": "0"}),
         Key::Qos | Key::HostApplication => json!({}),
         Key::Normalization | Key::Amplification => json!({"enable": false}),
+        Key::Kernel => json!({"mode": "auto", "probe": true}),
+        Key::Reaction => json!({
+            "enable": true,
+            "dryRun": false,
+            "freeze": {"enable": true, "maxSeconds": 2},
+        }),
+        Key::Switch => json!({"mode": "on"}),
     };
     Layer::new(key, &value, &Source::BuiltIn)
 }

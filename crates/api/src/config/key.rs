@@ -1,8 +1,9 @@
-//! The eight keys and the shape of their texts.
+//! The keys and the shape of their texts.
 //!
-//! Four keys wrap their fields (`clusterStrategy`, `nodeStrategies`), four have
-//! them inline next to `nodeConfigs`. An entry of either list is a name, a node
-//! selector and the strategy's own fields inline.
+//! Four keys of the reference wrap their fields (`clusterStrategy`,
+//! `nodeStrategies`), and so do Tidepool's own; four have them inline next to
+//! `nodeConfigs`. An entry of either list is a name, a node selector and the
+//! strategy's own fields inline.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,7 +19,8 @@ use crate::protocol::name::config_map;
 use crate::shape::{Shape, schema_of};
 use crate::strategy::{
     ColocationStrategy, CpuBurstStrategy, CpuNormalizationStrategy, HostApplicationSpec,
-    ResourceAmplificationStrategy, ResourceQosStrategy, ResourceThresholdStrategy, SystemStrategy,
+    KernelStrategy, ReactionStrategy, ResourceAmplificationStrategy, ResourceQosStrategy,
+    ResourceThresholdStrategy, SwitchStrategy, SystemStrategy,
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,10 +33,13 @@ pub enum Key {
     HostApplication,
     Normalization,
     Amplification,
+    Kernel,
+    Reaction,
+    Switch,
 }
 
 impl Key {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 11] = [
         Self::Colocation,
         Self::Threshold,
         Self::Qos,
@@ -43,7 +48,18 @@ impl Key {
         Self::HostApplication,
         Self::Normalization,
         Self::Amplification,
+        Self::Kernel,
+        Self::Reaction,
+        Self::Switch,
     ];
+
+    /// Tidepool's own keys.
+    pub const OWN: [Self; 3] = [Self::Kernel, Self::Reaction, Self::Switch];
+
+    /// Own keys are strict: what is not known in them is refused, not ignored.
+    pub fn is_own(self) -> bool {
+        Self::OWN.contains(&self)
+    }
 
     pub fn name(self) -> &'static str {
         match self {
@@ -55,6 +71,9 @@ impl Key {
             Self::HostApplication => config_map::HOST_APPLICATION,
             Self::Normalization => config_map::CPU_NORMALIZATION,
             Self::Amplification => config_map::RESOURCE_AMPLIFICATION,
+            Self::Kernel => config_map::KERNEL,
+            Self::Reaction => config_map::REACTION,
+            Self::Switch => config_map::SWITCH,
         }
     }
 
@@ -74,6 +93,12 @@ impl Key {
             })
             .collect();
         scores.sort_unstable();
+        // An own key is meant where it knows more than all keys of the reference.
+        if scores.first().is_some_and(|(best, _)| {
+            scores.iter().any(|(score, key)| score == best && !key.is_own())
+        }) {
+            scores.retain(|(_, key)| !key.is_own());
+        }
         match scores.as_slice() {
             [(best, key), (next, _), ..] if best < next => Some(*key),
             _ => None,
@@ -91,7 +116,7 @@ impl Key {
     }
 
     fn is_wrapped(self) -> bool {
-        matches!(self, Self::Threshold | Self::Qos | Self::Burst | Self::System)
+        matches!(self, Self::Threshold | Self::Qos | Self::Burst | Self::System) || self.is_own()
     }
 
     /// Outline of one strategy: the fields of a cluster layer or of an entry.
@@ -116,6 +141,9 @@ impl Key {
             Self::HostApplication => schema_of::<HostApplications>(),
             Self::Normalization => schema_of::<CpuNormalizationStrategy>(),
             Self::Amplification => schema_of::<ResourceAmplificationStrategy>(),
+            Self::Kernel => schema_of::<KernelStrategy>(),
+            Self::Reaction => schema_of::<ReactionStrategy>(),
+            Self::Switch => schema_of::<SwitchStrategy>(),
         }
     }
 

@@ -25,6 +25,8 @@ pub enum Rule {
     /// A ratio within these bounds.
     Ratio(f64, f64),
     NotEmpty,
+    /// One of these words, in any case.
+    OneOf(&'static [&'static str]),
     /// One of these names; any other acts as `default` and is only warned about.
     Policy {
         known: &'static [&'static str],
@@ -51,6 +53,7 @@ impl fmt::Display for Rule {
             Self::Ratio(min, max) if *max == f64::MAX => write!(f, "must be at least {min}"),
             Self::Ratio(min, max) => write!(f, "must be between {min} and {max}"),
             Self::NotEmpty => f.write_str("must not be empty"),
+            Self::OneOf(words) => write!(f, "must be one of {}", words.join(", ")),
             Self::Policy { known, default } => {
                 write!(f, "not one of {}; acts as {default}", known.join(", "))
             }
@@ -75,6 +78,9 @@ pub fn limits(key: Key) -> &'static [Limit] {
         Key::HostApplication => HOST_APPLICATION,
         Key::Normalization => NORMALIZATION,
         Key::Amplification => AMPLIFICATION,
+        Key::Kernel => KERNEL,
+        Key::Reaction => REACTION,
+        Key::Switch => SWITCH,
     }
 }
 
@@ -240,6 +246,13 @@ const NORMALIZATION: &[Limit] = &[
     Limit { pattern: "defaultRatio", rule: Rule::Ratio(1.0, 5.0) },
     Limit { pattern: "ratioModel.*.*", rule: Rule::Ratio(1.0, 5.0) },
 ];
+
+const KERNEL: &[Limit] =
+    &[Limit { pattern: "mode", rule: Rule::OneOf(&["auto", "W", "P", "C"]) }];
+
+const REACTION: &[Limit] = &[between("freeze.maxSeconds", 1, 10)];
+
+const SWITCH: &[Limit] = &[Limit { pattern: "mode", rule: Rule::OneOf(&["on", "off"]) }];
 
 const AMPLIFICATION: &[Limit] =
     &[Limit { pattern: "resourceAmplificationRatio.*", rule: Rule::Ratio(1.0, f64::MAX) }];

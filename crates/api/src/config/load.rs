@@ -31,7 +31,7 @@ pub enum Status {
     Unavailable,
 }
 
-/// All eight keys as they are in force.
+/// All keys as they are in force.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     keys: BTreeMap<Key, InForce>,
@@ -166,7 +166,13 @@ fn decide(key: Key, text: &str, examined: &Examined, previous: Option<&Config>) 
         return built_in_force(key);
     }
     let refused = match key {
-        Key::Threshold | Key::Qos | Key::Burst | Key::System => {
+        Key::Threshold
+        | Key::Qos
+        | Key::Burst
+        | Key::System
+        | Key::Kernel
+        | Key::Reaction
+        | Key::Switch => {
             examined.cluster_is_bad || !examined.bad_entries.is_empty()
         }
         // A bad entry falls back to the cluster's strategy.

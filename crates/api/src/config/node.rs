@@ -16,7 +16,7 @@ use super::check::{Options, examine};
 use super::defaults::{as_agent_sees, built_in};
 use super::limits::MEMORY_POLICIES;
 use super::selector::Labels;
-use super::{Config, Key, Layer, Source};
+use super::{Config, Key, Layer, Source, Status};
 use crate::finding::{Code, Finding};
 use crate::kind::node_metric::CollectPolicy;
 use crate::kind::node_slo::NodeSloSpec;
@@ -26,6 +26,9 @@ use crate::protocol::node::{
     MID_STATIC_CPU_RATIO, MID_STATIC_MEMORY_RATIO, NETWORK_BANDWIDTH,
 };
 use crate::strategy::ColocationStrategy;
+
+/// What a NodeSLO carries besides the reference's fields, by name.
+pub type Extensions = BTreeMap<String, Json>;
 
 /// Ratio labels and the percent fields they override.
 const RATIOS: [(Label<Percent>, &str); 4] = [
@@ -54,6 +57,8 @@ pub struct NodeView {
     pub colocation_enabled: bool,
     /// Keys of which several node entries select this node.
     pub conflicts: Vec<Finding>,
+    /// How each of Tidepool's own keys came into force.
+    own: BTreeMap<Key, Status>,
 }
 
 impl Config {
@@ -77,7 +82,8 @@ impl Config {
             is_on(self.cluster(Key::Colocation)) && is_on(strategies.get(&Key::Colocation));
         let object = format!("Node {}", node.name.as_deref().unwrap_or("(unnamed)"));
         let conflicts = conflicts.into_iter().map(|finding| finding.on(&object, None)).collect();
-        NodeView { strategies, entries, colocation_enabled, conflicts }
+        let own = Key::OWN.into_iter().map(|key| (key, self.status(key))).collect();
+        NodeView { strategies, entries, colocation_enabled, conflicts, own }
     }
 }
 
@@ -95,6 +101,24 @@ impl NodeView {
     /// The NodeSLO's spec, without the extensions that third parties keep in it.
     pub fn node_slo(&self) -> NodeSloSpec {
         serde_json::from_value(self.node_slo_json()).unwrap_or_default()
+    }
+
+    /// The NodeSLO's extensions after `old`: our keys as they are configured, and whatever others keep
+    /// there. A key of ours that is not configured goes; one whose text was never good stays as it is.
+    pub fn extensions(&self, old: Option<&Extensions>) -> Option<Extensions> {
+        let mut new = old.cloned().unwrap_or_default();
+        for (key, status) in &self.own {
+            match (status, self.strategy(*key)) {
+                (Status::Loaded | Status::Kept, Some(layer)) => {
+                    new.insert(key.name().to_owned(), layer.to_json());
+                }
+                (Status::BuiltIn, _) => {
+                    new.remove(key.name());
+                }
+                _ => {}
+            }
+        }
+        (old.is_some() || !new.is_empty()).then_some(new)
     }
 
     /// The NodeMetric's spec. A node that lends nothing is measured by the
@@ -130,6 +154,9 @@ impl NodeView {
                     spec.insert(field.to_owned(), value);
                 }
             }
+        }
+        if let Some(extensions) = self.extensions(None) {
+            spec.insert("extensions".to_owned(), json!(extensions));
         }
         spec.into()
     }

@@ -16,7 +16,10 @@ pub fn page() -> String {
          with `clusterStrategy` lists node entries under `nodeStrategies`, the others have their\n\
          fields at the top and node entries under `nodeConfigs`. A node entry is a `name`, a\n\
          `nodeSelector` and any of the fields; the first entry that selects a node changes just the\n\
-         fields it gives. Defaults of `resource-qos-config` are filled in by the node agent.\n",
+         fields it gives. Defaults of `resource-qos-config` are filled in by the node agent.\n\n\
+         Keys that begin with `tidepool-` are Tidepool's own. They are strict: a field or a word that\n\
+         is not known refuses the key, and what was in force before stays. The manager writes them\n\
+         into the `extensions` of each NodeSLO; other components ignore them.\n",
     );
     for key in Key::ALL {
         let fields = match key.cluster_field() {

@@ -44,6 +44,12 @@ pub mod config_map {
     pub const CPU_NORMALIZATION: &str = "cpu-normalization-config";
     pub const RESOURCE_AMPLIFICATION: &str = "resource-amplification-config";
 
+    /// Keys that begin so are ours, in [`SLO`] and in the NodeSLO's `extensions`.
+    pub const OWN_PREFIX: &str = "tidepool-";
+    pub const KERNEL: &str = "tidepool-kernel-config";
+    pub const REACTION: &str = "tidepool-reaction-config";
+    pub const SWITCH: &str = "tidepool-switch-config";
+
     /// Name and data key.
     pub const SCHEDULER: &str = "koord-scheduler-config";
     /// Name and data key.

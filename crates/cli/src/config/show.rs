@@ -44,7 +44,7 @@ Examples:
   kubectl get node n1 -o yaml | tidepool config show slo-controller-config.yaml --node - -o yaml";
 
 /// The sections in the order they are printed, with their names in `-o json`.
-const SECTIONS: [(Key, &str); 8] = [
+const SECTIONS: [(Key, &str); 11] = [
     (Key::Colocation, "colocationStrategy"),
     (Key::Threshold, "nodeSLO.spec.resourceUsedThresholdWithBE"),
     (Key::Qos, "nodeSLO.spec.resourceQOSStrategy"),
@@ -53,6 +53,9 @@ const SECTIONS: [(Key, &str); 8] = [
     (Key::HostApplication, "nodeSLO.spec"),
     (Key::Normalization, "cpuNormalizationStrategy"),
     (Key::Amplification, "resourceAmplificationStrategy"),
+    (Key::Kernel, "nodeSLO.spec.extensions.tidepool-kernel-config"),
+    (Key::Reaction, "nodeSLO.spec.extensions.tidepool-reaction-config"),
+    (Key::Switch, "nodeSLO.spec.extensions.tidepool-switch-config"),
 ];
 
 /// What is printed for programs.
