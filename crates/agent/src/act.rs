@@ -50,7 +50,7 @@ pub use self::journal::Journal;
 pub use self::ledger::{Ledger, LedgerError};
 pub use self::reflex::{Grant, IDLE_TICK, Reflex, TICK};
 pub use self::rounds::Rounds;
-pub use self::scene::{NodeScene, SWITCH, Scene, SharedScene, SystemCpus};
+pub use self::scene::{NodeScene, Scene, SharedScene, SystemCpus};
 pub use self::thread::ActThread;
 pub use self::wake::Prober;
 pub use self::why::Decision;

@@ -126,6 +126,12 @@ fn pods(seen: &mut Seen) {
     seen.row(&pod::CAMBRICON_ASSIGNED, "false", &[]);
     seen.row(&pod::CAMBRICON_PROFILE, "0_10_4", &[]);
     seen.row(&pod::METAX_ALLOCATED, "[[]]", &[]);
+    seen.row(&pod::HANDS_OFF, "true", &["yes"]);
+    seen.row(&pod::OLD_HANDS_OFF, "true", &["yes"]);
+    seen.row(&pod::HOLLOW_START_SECONDS, "0.5", &[]);
+    seen.row(&pod::HOLLOW_RUN_SECONDS, "30", &[]);
+    seen.row(&pod::HOLLOW_EXIT_CODE, "3", &["three"]);
+    seen.row(&pod::HOLLOW_USAGE, "cpu=200m..1500m/24h", &[]);
 }
 
 fn devices(seen: &mut Seen) {
@@ -337,6 +343,11 @@ fn nodes(seen: &mut Seen) {
     seen.row(&node::OLD_GPU_MODEL, "H800", &[]);
     seen.row(&node::HAMI_LOCK, "2025-05-25T03:36:38Z,default,web", &[]);
     seen.row(&node::CAMBRICON_LOCK, "2025-05-25T03:36:38Z", &[]);
+    seen.row(&node::SWITCH, "off", &["OFF"]);
+    seen.row(&node::SWITCH_REASON, "incident 7", &[]);
+    seen.row(&node::CGROUP, "v2", &[]);
+    seen.row(&node::MISSING, "memory: not mounted", &[]);
+    seen.row(&node::HOLLOW, "true", &["yes"]);
 }
 
 fn topologies(seen: &mut Seen) {
@@ -380,6 +391,7 @@ fn objects(seen: &mut Seen) {
     seen.row(&object::CONTROLLER_MANAGED, "true", &["yes"]);
     seen.row(&object::CONFIG_MAP_TYPE, "slo-controller-config", &[]);
     seen.row(&object::CREATED_BY, "koord-descheduler", &[]);
+    seen.row(&object::CONFIGURED, "true", &[]);
     seen.row(&object::WEBHOOK_TEMPLATE, "[]", &[]);
     seen.row(&object::WEBHOOK_FINGERPRINT, "6f1c", &[]);
     seen.row(&object::APPLIED_PROFILES, r#"["first","second"]"#, &["first", r#"{"first":true}"#]);

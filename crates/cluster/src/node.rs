@@ -31,7 +31,6 @@ pub(crate) mod handler;
 pub(crate) mod log;
 pub(crate) mod logs;
 pub(crate) mod machine;
-pub(crate) mod name;
 pub(crate) mod orphan;
 pub(crate) mod plan;
 pub(crate) mod pod;
@@ -60,7 +59,6 @@ use tracing::{info, warn};
 
 pub use log::{LogOptions, LogStream, StreamChoice};
 pub use logs::{LogError, Logs};
-pub use name::ISOLATION;
 pub use process::Shim;
 pub use register::Reserved;
 pub(crate) use register::new_lease;

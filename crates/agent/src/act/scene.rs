@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::metadata::node::{NodeReservation, SystemQosResource};
+use api::metadata::node::{NodeReservation, NodeSwitch, SystemQosResource};
 use api::protocol::node as key;
 use api::protocol::resource::CPU;
 use arc_swap::ArcSwap;
@@ -51,20 +51,16 @@ pub struct SystemCpus {
     pub is_exclusive: bool,
 }
 
-/// Turns acting off for one node, whatever the cluster says.
-pub const SWITCH: &str = "tidepool.io/switch";
-
 impl NodeScene {
     pub fn read(node: &Node, view: NodeView) -> Self {
         let meta = &node.metadata;
-        let annotations = meta.annotations.as_ref();
         let ratio = key::CPU_NORMALIZATION_RATIO.get(meta);
         Self {
             view,
             reserved: key::RESERVATION.get(meta).map(reserved).unwrap_or_default(),
             normalization: ratio.filter(|ratio| ratio.hundredths() > 100),
             system: key::SYSTEM_QOS_RESOURCE.get(meta).and_then(system),
-            is_off: annotations.and_then(|all| all.get(SWITCH)).is_some_and(|word| word == "off"),
+            is_off: key::SWITCH.get(meta) == Some(NodeSwitch::Off),
         }
     }
 }

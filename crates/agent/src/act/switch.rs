@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use api::protocol::node::SWITCH;
 use host::Reading;
 use host::cgroup::Tree;
 use host::fs::HostFs;
@@ -127,7 +128,7 @@ fn is_obeyed(dir: &Path, off: &Off) -> bool {
 /// Who turned acting off in the cluster.
 pub fn cluster(scene: &Scene) -> Option<String> {
     if scene.node.as_ref().is_some_and(|node| node.is_off) {
-        return Some(format!("annotation {} of the Node", super::SWITCH));
+        return Some(format!("annotation {} of the Node", SWITCH.name));
     }
     let mode = scene.slo.spec.extensions.as_ref()?.get(EXTENSION)?.get("mode")?.as_str()?;
     mode.eq_ignore_ascii_case("off").then(|| format!("{EXTENSION} of the NodeSLO"))

@@ -17,9 +17,6 @@ use units::{Bytes, CpuMemory, MilliCpu, Quantity, Rounding};
 use super::read::lasting;
 use crate::view::ContainerView;
 
-/// `"true"` keeps our hands off the pod's groups, for people who set them by hand.
-const FREEZE: &str = "tidepool.io/cgroup-freeze";
-
 /// What is asked for a pod.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Asked {
@@ -136,17 +133,13 @@ pub(super) fn asked(pod: &Pod, made: &[ContainerView]) -> Asked {
         resctrl: key::RESCTRL.get(meta),
         core_sched_group: key::CORE_SCHED_GROUP.get(meta).unwrap_or_default(),
         core_sched_policy: key::CORE_SCHED_POLICY.get(meta),
-        is_hands_off: annotation(pod, FREEZE) == Some("true"),
+        is_hands_off: key::HANDS_OFF.get(meta).or(key::OLD_HANDS_OFF.get(meta)) == Some(true),
         host_network: spec.and_then(|spec| spec.host_network).unwrap_or_default(),
         is_virtual_machine: spec
             .and_then(|spec| spec.runtime_class_name.as_deref())
             .is_some_and(|class| class.contains("kata")),
         ip: pod.status.as_ref().and_then(|status| status.pod_ip.clone()),
     }
-}
-
-fn annotation<'p>(pod: &'p Pod, name: &str) -> Option<&'p str> {
-    pod.metadata.annotations.as_ref()?.get(name).map(String::as_str)
 }
 
 /// The node, when the pod has CPU on it.
@@ -297,8 +290,10 @@ mod tests {
         assert_eq!(adj("koordinator.sh/oom-score-adj", "-5"), [Some(-5), Some(-5)]);
         assert_eq!(adj("koordinator.sh/oom-score-adj", "5000"), [None, None]);
         assert_eq!(adj("koordinator.sh/oom-score-adj-spec", r#"{"d":7}"#), [None, Some(7)]);
-        assert!(with("tidepool.io/cgroup-freeze", "true").is_hands_off);
-        assert!(!with("tidepool.io/cgroup-freeze", "yes").is_hands_off);
+        for name in ["tidepool.io/hands-off", "tidepool.io/cgroup-freeze"] {
+            assert!(with(name, "true").is_hands_off, "{name}");
+            assert!(!with(name, "yes").is_hands_off, "{name}");
+        }
         let status = r#"{"numaNodeResources":[{"node":1,"resources":{"cpu":"2"}},
             {"node":0,"resources":{"memory":"1Gi"}}]}"#;
         assert_eq!(with("scheduling.koordinator.sh/resource-status", status).numa, [1]);

@@ -95,6 +95,11 @@ records! {
 }
 
 words! {
+    /// Whether the agent of a node acts.
+    NodeSwitch { On = "on", Off = "off" }
+}
+
+words! {
     /// What a window of samples is summed up to.
     Aggregation { Avg = "avg", P50 = "p50", P90 = "p90", P95 = "p95", P99 = "p99" }
 }

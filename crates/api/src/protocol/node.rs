@@ -5,7 +5,7 @@ use units::{Percent, Quantity, Ratio};
 use super::keys;
 use crate::metadata::device::GpuPartitionPolicy;
 use crate::metadata::node::{
-    AmplificationRatios, NodeCpuBindPolicy, NodeReservation, NumaAllocateStrategy,
+    AmplificationRatios, NodeCpuBindPolicy, NodeReservation, NodeSwitch, NumaAllocateStrategy,
     OriginAllocatable, SystemQosResource, ThirdPartyAllocations, UsageThresholds,
 };
 use crate::metadata::pod::NumaTopologyPolicy;
@@ -60,4 +60,19 @@ keys! {
     annotation HAMI_LOCK: String = "hami.io/mutex.lock";
     /// As [`HAMI_LOCK`], for Cambricon.
     annotation CAMBRICON_LOCK: String = "cambricon.com/dsmlu.lock";
+
+    /// Ours: `off` keeps the node's agent from acting, whatever the cluster says; another word
+    /// counts as absent. W: administrator, R: agent and console.
+    annotation SWITCH: NodeSwitch = "tidepool.io/switch";
+    /// Ours: why the switch was turned, for people.
+    annotation SWITCH_REASON: String = "tidepool.io/switch-reason";
+    /// Ours, on nodes of one-machine mode: the control group interface of its pods.
+    annotation CGROUP: String = "tidepool.io/cgroup";
+    /// Ours, on nodes of one-machine mode: what they cannot do for their pods.
+    annotation MISSING: String = "tidepool.io/missing";
+    /// Ours: a node without a machine.
+    label HOLLOW: bool = "tidepool.io/hollow";
 }
+
+/// Condition of a Node of one-machine mode: are pods held to their requests and limits?
+pub const ISOLATION_CONDITION: &str = "tidepool.io/Isolation";

@@ -21,6 +21,8 @@ keys! {
     /// Any value keeps a namespace's pods from the pod webhooks. The reference's
     /// chart writes `controle-plane` on its own namespace, which has no effect.
     label CONTROL_PLANE: String = "control-plane";
+    /// Ours, on our namespace in one-machine mode: its configuration was made once.
+    annotation CONFIGURED: String = "tidepool.io/configured";
     /// A namespace's name, set by Kubernetes.
     label NAMESPACE_NAME: String = "kubernetes.io/metadata.name";
 }

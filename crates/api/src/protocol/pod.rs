@@ -109,4 +109,18 @@ keys! {
     annotation CAMBRICON_ASSIGNED: String = "CAMBRICON_DSMLU_ASSIGHED";
     annotation CAMBRICON_PROFILE: String = "CAMBRICON_DSMLU_PROFILE";
     annotation METAX_ALLOCATED: String = "metax-tech.com/gpu-devices-allocated";
+
+    /// Ours: `"true"` keeps the agent's hands off the pod's control groups, for people who set them
+    /// by hand.
+    annotation HANDS_OFF: bool = "tidepool.io/hands-off";
+    /// Read where the new key is absent. Freezes nothing.
+    annotation OLD_HANDS_OFF: bool = "tidepool.io/cgroup-freeze";
+    /// Ours, on pods of hollow nodes: how long they take to start.
+    annotation HOLLOW_START_SECONDS: String = "tidepool.io/hollow-start-seconds";
+    /// Ours, on pods of hollow nodes: how long they run; absent: for ever.
+    annotation HOLLOW_RUN_SECONDS: String = "tidepool.io/hollow-run-seconds";
+    /// Ours, on pods of hollow nodes: how they end.
+    annotation HOLLOW_EXIT_CODE: i32 = "tidepool.io/hollow-exit-code";
+    /// Ours, on pods of hollow nodes: what they pretend to use, as time goes by.
+    annotation HOLLOW_USAGE: String = "tidepool.io/hollow-usage";
 }

@@ -6,7 +6,8 @@
 
 use std::time::Duration;
 
-use agent::act::SWITCH;
+use api::metadata::node::NodeSwitch;
+use api::protocol::node::{SWITCH, SWITCH_REASON};
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
@@ -24,10 +25,6 @@ const AT_ONCE: usize = 16;
 /// How long agents have to give everything back.
 const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
-
-/// Why it was turned off, for whoever finds the switch later.
-const REASON: &str = "tidepool.io/switch-reason";
-const OFF: &str = "off";
 
 /// What is wanted of all nodes.
 #[derive(Debug, Clone)]
@@ -69,10 +66,12 @@ impl Wanted {
 
     fn patch(&self) -> Value {
         let (word, reason) = match self {
-            Self::Off { reason } => (json!(OFF), Some(reason).filter(|reason| !reason.is_empty())),
+            Self::Off { reason } => {
+                (json!(NodeSwitch::Off), Some(reason).filter(|reason| !reason.is_empty()))
+            }
             Self::On => (Value::Null, None),
         };
-        json!({ "metadata": { "annotations": { SWITCH: word, REASON: reason } } })
+        json!({ "metadata": { "annotations": { (SWITCH.name): word, (SWITCH_REASON.name): reason } } })
     }
 }
 
@@ -169,13 +168,17 @@ mod tests {
     fn on_takes_both_annotations_away() {
         let off = Wanted::Off { reason: "incident 7".to_owned() }.patch();
         let annotations = &off["metadata"]["annotations"];
-        assert_eq!(annotations[SWITCH], "off");
-        assert_eq!(annotations[REASON], "incident 7");
+        assert_eq!(annotations[SWITCH.name], "off");
+        assert_eq!(annotations[SWITCH_REASON.name], "incident 7");
         for wanted in [Wanted::On, Wanted::Off { reason: String::new() }] {
             let patch = wanted.patch();
-            assert_eq!(patch["metadata"]["annotations"][REASON], Value::Null, "{wanted:?}");
+            assert_eq!(
+                patch["metadata"]["annotations"][SWITCH_REASON.name],
+                Value::Null,
+                "{wanted:?}"
+            );
         }
-        assert_eq!(Wanted::On.patch()["metadata"]["annotations"][SWITCH], Value::Null);
+        assert_eq!(Wanted::On.patch()["metadata"]["annotations"][SWITCH.name], Value::Null);
     }
 
     #[test]

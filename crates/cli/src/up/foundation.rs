@@ -13,6 +13,7 @@ use std::fmt::Debug;
 use anyhow::Context;
 use api::priority::PriorityClass;
 use api::protocol::name::{NAMESPACE, config_map};
+use api::protocol::object::CONFIGURED;
 use futures_util::future::try_join_all;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use k8s_openapi::api::scheduling::v1;
@@ -66,13 +67,11 @@ fn configuration() -> ConfigMap {
     }
 }
 
-/// On the namespace, once its configuration was made: whoever removes it does not want it.
-const MADE: &str = "tidepool.io/configured";
-
+/// Makes the configuration once: whoever removes it does not want it.
 async fn configure(client: &Client) -> anyhow::Result<()> {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let namespace = namespaces.get(NAMESPACE).await?;
-    if namespace.metadata.annotations.is_some_and(|all| all.contains_key(MADE)) {
+    if CONFIGURED.is_present(&namespace.metadata) {
         return Ok(());
     }
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
@@ -82,7 +81,7 @@ async fn configure(client: &Client) -> anyhow::Result<()> {
             created.context("cannot make the configuration of a new cluster")?;
         }
     }
-    let mark = json!({"metadata": {"annotations": {MADE: "true"}}});
+    let mark = json!({"metadata": {"annotations": {(CONFIGURED.name): "true"}}});
     namespaces.patch(NAMESPACE, &PatchParams::default(), &Patch::Merge(&mark)).await?;
     Ok(())
 }

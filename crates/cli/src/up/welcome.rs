@@ -4,7 +4,7 @@ use std::env;
 use std::fmt;
 use std::path::PathBuf;
 
-use cluster::node::ISOLATION;
+use api::protocol::node::ISOLATION_CONDITION;
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client};
 use units::Quantity;
@@ -41,7 +41,8 @@ impl Welcome {
             let amount = status.allocatable.as_ref().and_then(|all| all.get(name));
             amount.and_then(|amount| amount.0.parse::<Quantity>().ok())
         };
-        let isolation = status.conditions.iter().flatten().find(|own| own.type_ == ISOLATION);
+        let isolation =
+            status.conditions.iter().flatten().find(|own| own.type_ == ISOLATION_CONDITION);
         let missing = isolation.filter(|own| own.status == "False");
         Ok(Self {
             url: access.url.clone(),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
+use api::protocol::node::HOLLOW;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, NodeAddress, NodeCondition, NodeStatus, NodeSystemInfo};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -12,7 +13,6 @@ use serde_json::{Value, json};
 use super::HollowConfig;
 
 /// Label of a Node that has no machine.
-const HOLLOW: &str = "tidepool.io/hollow";
 
 /// Addresses of a node's pods are taken from a range of its own.
 const ADDRESSES_PER_NODE: u32 = 1_024;
@@ -22,7 +22,7 @@ pub(super) fn node(config: &HollowConfig, name: &str, number: u32, now: Timestam
         ("kubernetes.io/hostname", name),
         ("kubernetes.io/os", "linux"),
         ("kubernetes.io/arch", "amd64"),
-        (HOLLOW, "true"),
+        (HOLLOW.name, "true"),
     ];
     let own = own.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let amounts = BTreeMap::from([

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use api::protocol::pod::{HOLLOW_EXIT_CODE, HOLLOW_RUN_SECONDS, HOLLOW_START_SECONDS};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Resource;
@@ -82,10 +83,6 @@ pub(super) struct Script {
     pub(super) exit_code: i32,
 }
 
-pub(super) const START_SECONDS: &str = "tidepool.io/hollow-start-seconds";
-pub(super) const RUN_SECONDS: &str = "tidepool.io/hollow-run-seconds";
-pub(super) const EXIT_CODE: &str = "tidepool.io/hollow-exit-code";
-
 impl Script {
     /// Annotations that cannot be read count as absent.
     pub(super) fn of(annotations: Option<&BTreeMap<String, String>>, start: Duration) -> Self {
@@ -95,9 +92,9 @@ impl Script {
             Duration::try_from_secs_f64(seconds).ok()
         };
         Self {
-            start: seconds(START_SECONDS).unwrap_or(start),
-            run: seconds(RUN_SECONDS),
-            exit_code: text(EXIT_CODE).and_then(|code| code.parse().ok()).unwrap_or(0),
+            start: seconds(HOLLOW_START_SECONDS.name).unwrap_or(start),
+            run: seconds(HOLLOW_RUN_SECONDS.name),
+            exit_code: text(HOLLOW_EXIT_CODE.name).and_then(|code| code.parse().ok()).unwrap_or(0),
         }
     }
 }
@@ -125,7 +122,11 @@ mod tests {
         };
         let plain = Script { start: delay, run: None, exit_code: 0 };
         assert_eq!(Script::of(None, delay), plain);
-        let full = script(&[(START_SECONDS, "0.5"), (RUN_SECONDS, "30"), (EXIT_CODE, "3")]);
+        let full = script(&[
+            (HOLLOW_START_SECONDS.name, "0.5"),
+            (HOLLOW_RUN_SECONDS.name, "30"),
+            (HOLLOW_EXIT_CODE.name, "3"),
+        ]);
         let want = Script {
             start: Duration::from_millis(500),
             run: Some(Duration::from_secs(30)),
@@ -133,7 +134,11 @@ mod tests {
         };
         assert_eq!(full, want);
         for bad in ["", "x", "-1", "inf", "nan"] {
-            let read = script(&[(START_SECONDS, bad), (RUN_SECONDS, bad), (EXIT_CODE, "x")]);
+            let read = script(&[
+                (HOLLOW_START_SECONDS.name, bad),
+                (HOLLOW_RUN_SECONDS.name, bad),
+                (HOLLOW_EXIT_CODE.name, "x"),
+            ]);
             assert_eq!(read, plain, "{bad:?}");
         }
     }

@@ -18,9 +18,6 @@ use std::time::Duration;
 
 use units::{Bytes, GoDuration, MilliCpu, Quantity, Rounding};
 
-/// The annotation that holds a pod's script.
-pub(crate) const ANNOTATION: &str = "tidepool.io/hollow-usage";
-
 /// What a pod uses as time goes by.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
@@ -48,9 +45,6 @@ pub enum UsageError {
 }
 
 impl Usage {
-    /// The annotation that holds a pod's script.
-    pub const ANNOTATION: &'static str = ANNOTATION;
-
     /// Always the same.
     pub fn constant(cpu: MilliCpu, memory: Bytes) -> Self {
         let flat = |amount| Curve { low: amount, high: amount, period: Duration::ZERO };

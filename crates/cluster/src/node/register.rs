@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use api::protocol::node::{CGROUP, ISOLATION_CONDITION, MISSING};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::api::core::v1::{Node, NodeAddress, NodeCondition, NodeStatus};
@@ -23,7 +24,6 @@ use tracing::{info, warn};
 use units::{Bytes, MilliCpu};
 
 use super::machine::{Machine, Pressure, architecture};
-use super::name;
 use crate::well_known::NODE_LEASE_NAMESPACE;
 
 /// What the node says about itself.
@@ -108,7 +108,7 @@ impl Profile {
     /// `None` is an annotation that must not be there.
     fn annotations(&self) -> [(&'static str, Option<String>); 2] {
         let missing = (!self.missing.is_empty()).then(|| self.missing.join("; "));
-        [(name::CGROUP, self.cgroup.map(str::to_owned)), (name::MISSING, missing)]
+        [(CGROUP.name, self.cgroup.map(str::to_owned)), (MISSING.name, missing)]
     }
 
     fn new_node(&self) -> Node {
@@ -185,7 +185,7 @@ impl Profile {
             ("MemoryPressure", short(pressure.memory, "memory")),
             ("DiskPressure", short(pressure.disk, "disk space")),
             ("PIDPressure", short(pressure.pids, "process numbers")),
-            (name::ISOLATION, isolation),
+            (ISOLATION_CONDITION, isolation),
             ("Ready", (true, "NodeReady", "the node takes pods".to_owned())),
         ];
         let old = before.and_then(|before| before.conditions.as_deref()).unwrap_or_default();
@@ -480,10 +480,10 @@ mod tests {
         let labels = node.metadata.labels.as_mut().unwrap();
         labels.insert("theirs".into(), "x".into());
         labels.insert("kubernetes.io/os".into(), "plan9".into());
-        node.metadata.annotations.as_mut().unwrap().insert(name::MISSING.into(), "old".into());
+        node.metadata.annotations.as_mut().unwrap().insert(MISSING.name.into(), "old".into());
         let want = json!({"metadata": {
             "labels": {"kubernetes.io/os": "linux"},
-            "annotations": {name::MISSING: null},
+            "annotations": {(MISSING.name): null},
         }});
         assert_eq!(profile.metadata_patch(&node), Some(want));
     }
@@ -493,11 +493,11 @@ mod tests {
         let profile = Profile { missing: vec!["memory: not mounted".into()], ..profile() };
         let status = profile.status(None, Pressure::default(), at(0));
         let conditions = status.conditions.unwrap();
-        let isolation = conditions.iter().find(|own| own.type_ == name::ISOLATION).unwrap();
+        let isolation = conditions.iter().find(|own| own.type_ == ISOLATION_CONDITION).unwrap();
         assert_eq!(isolation.status, "False");
         assert_eq!(isolation.message.as_deref(), Some("memory: not mounted"));
         let annotations = profile.new_node().metadata.annotations.unwrap();
-        assert_eq!(annotations[name::MISSING], "memory: not mounted");
+        assert_eq!(annotations[MISSING.name], "memory: not mounted");
     }
 
     #[test]

@@ -9,7 +9,9 @@ use api::config::NodeView;
 use api::kind::NodeMetric;
 use api::kind::node_slo::NodeSloSpec;
 use api::kind::shape::ResourceMap;
+use api::metadata::node::NodeSwitch;
 use api::priority::{self, PriorityClass};
+use api::protocol::node::SWITCH;
 use api::protocol::pod::RESOURCE_STATUS;
 use api::protocol::resource::{BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU};
 use api::qos::{self, QosClass};
@@ -19,11 +21,6 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Serialize, Serializer};
 use units::{Bytes, CpuSet, MilliCpu, Percent, Quantity, Rounding};
-
-/// Turns acting off on one node, whatever the cluster says.
-pub const SWITCH: &str = "tidepool.io/switch";
-/// The value of [`SWITCH`] that does.
-pub const OFF: &str = "off";
 
 /// Namespace and name of a pod, in the form in which people write them.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -142,7 +139,6 @@ impl NodeFacts {
         let ready = status.conditions.iter().flatten().find(|one| one.type_ == "Ready");
         let addresses = status.addresses.iter().flatten();
         let internal = addresses.filter(|one| one.type_ == "InternalIP").map(|one| &one.address);
-        let annotations = node.metadata.annotations.as_ref();
         Self {
             capacity: Usage {
                 milli_cpu: capacity(CPU).map(milli).unwrap_or_default(),
@@ -152,7 +148,7 @@ impl NodeFacts {
             batch_memory: lent(BATCH_MEMORY).map(Bytes),
             mid_cpu: lent(MID_CPU).map(MilliCpu),
             is_ready: ready.is_some_and(|one| one.status == "True"),
-            is_off: annotations.and_then(|all| all.get(SWITCH)).is_some_and(|word| word == OFF),
+            is_off: SWITCH.get(&node.metadata) == Some(NodeSwitch::Off),
             address: internal.into_iter().next().cloned(),
             thresholds: Thresholds::default(),
             meta: ObjectMeta {

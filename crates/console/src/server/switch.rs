@@ -11,6 +11,8 @@
 //!
 //! Pressing twice is harmless: a node that is off already is told so again and counted apart.
 
+use api::metadata::node::NodeSwitch;
+use api::protocol::node::SWITCH;
 use axum::Json;
 use axum::extract::State;
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
@@ -26,7 +28,6 @@ use serde_json::{Value, json};
 use tracing::{info, warn};
 
 use super::Shown;
-use crate::model::facts::{OFF, SWITCH};
 
 /// Only scripts of our own origin can send it.
 const OWN_HEADER: &str = "x-tidepool-console";
@@ -192,8 +193,8 @@ impl Pressed {
 
 /// Writes the annotation, or takes it away.
 async fn tell(api: &Api<Node>, node: &str, off: bool) -> Result<(), (StatusCode, String)> {
-    let value = if off { Value::from(OFF) } else { Value::Null };
-    let patch = json!({ "metadata": { "annotations": { SWITCH: value } } });
+    let value = if off { json!(NodeSwitch::Off) } else { Value::Null };
+    let patch = json!({ "metadata": { "annotations": { (SWITCH.name): value } } });
     let result = api.patch_metadata(node, &PatchParams::default(), &Patch::Merge(&patch)).await;
     result.map(|_| ()).map_err(|error| match error {
         kube::Error::Api(status) => {

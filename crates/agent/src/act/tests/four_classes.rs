@@ -191,7 +191,7 @@ fn with_suppression_off_best_effort_still_keeps_off_lse() {
 fn a_pod_that_is_set_by_hand_is_left_alone() {
     let mut rig = Rig::new(Version::V2);
     rig.slo(suppressing("cpuset"));
-    let annotations = serde_json::json!({ "tidepool.io/cgroup-freeze": "true" });
+    let annotations = serde_json::json!({ "tidepool.io/hands-off": "true" });
     let own = rig.add(Pod { name: "own", qos: "BE", annotations, ..POD });
     let other = rig.add(Pod { name: "other", qos: "BE", ..POD });
     rig.uses("own", 1.0);
