@@ -12,6 +12,7 @@ use api::kind::node_metric::NodeMetricSpec;
 use api::kind::node_slo::NodeSloSpec;
 use api::kind::{NodeMetric, NodeSlo};
 use api::metadata::ResourceList;
+use api::policy::{ResolvedNodeSlo, resolve};
 use api::protocol::metric::agent::external::{
     CONTAINER_LIMITS, CONTAINER_REQUESTS, NODE_ALLOCATABLE,
 };
@@ -31,7 +32,7 @@ use crate::exposition::{Exposition, Group};
 use crate::object::Seen;
 use crate::pods::Pods;
 use crate::policy::policy;
-use crate::slo::{Merged, host_applications, merge};
+use crate::slo::host_applications;
 use crate::view::{MetricPolicy, NodeView, SharedWorld, World};
 
 /// How long a NodeSLO that was deleted is still followed.
@@ -51,7 +52,7 @@ pub struct Gathering {
 /// What the NodeSLO last said, and since when it has been gone.
 struct Settings {
     received: Option<NodeSloSpec>,
-    merged: Arc<Merged>,
+    merged: Arc<ResolvedNodeSlo>,
     policy: MetricPolicy,
     /// What the policy was read from.
     measured: Option<NodeMetricSpec>,
@@ -68,7 +69,7 @@ pub async fn follow(
         gathering;
     let mut settings = Settings {
         received: None,
-        merged: Arc::new(merge(None)),
+        merged: Arc::new(ResolvedNodeSlo::default()),
         policy: MetricPolicy::default(),
         measured: None,
     };
@@ -87,7 +88,10 @@ pub async fn follow(
         let next = World {
             node: seen_node.as_deref().map(node_view),
             pods: known_pods.values().map(|pod| pod.view.clone()).collect(),
-            host_applications: host_applications(&settings.merged.spec.host_applications, &layout),
+            host_applications: host_applications(
+                &settings.merged.policy.host_applications,
+                &layout,
+            ),
             policy: settings.policy.clone(),
         };
         if **world.load() != next {
@@ -140,7 +144,7 @@ impl Settings {
             }
         };
         if self.received != received {
-            self.merged = Arc::new(merge(received.as_ref()));
+            self.merged = Arc::new(resolve(received.as_ref(), Some(&self.merged)));
             for refused in &self.merged.refused {
                 warn!(
                     field = refused.field,
@@ -240,7 +244,7 @@ mod tests {
     fn settings() -> Settings {
         Settings {
             received: None,
-            merged: Arc::new(merge(None)),
+            merged: Arc::new(ResolvedNodeSlo::default()),
             policy: MetricPolicy::default(),
             measured: None,
         }

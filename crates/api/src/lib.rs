@@ -8,6 +8,7 @@ pub mod finding;
 pub mod json;
 pub mod kind;
 pub mod metadata;
+pub mod policy;
 pub mod priority;
 pub mod protocol;
 pub mod qos;

@@ -16,7 +16,7 @@ use serde::Serialize;
 use crate::facts::{HostUsage, Reserved};
 use crate::load::{Counts, Load};
 use crate::pair::{fraction, truncated};
-use crate::strategy::{CpuPolicy, Lending, MemoryPolicy};
+use crate::strategy::{CpuCalculation, Lending, MemoryCalculation};
 use crate::{Amounts, Pair};
 
 /// The terms of the sum, for node and zone alike.
@@ -145,13 +145,13 @@ pub(crate) fn left(terms: &Terms, lending: &Lending) -> Left {
     let by_larger = base - system - terms.larger;
     let by_request = base - terms.reserved - terms.request;
     let (cpu, cpu_charged) = match lending.cpu_policy {
-        CpuPolicy::Usage => (by_usage.cpu, Charged::Usage),
-        CpuPolicy::MaxUsageRequest => (by_larger.cpu, Charged::Larger),
+        CpuCalculation::Usage => (by_usage.cpu, Charged::Usage),
+        CpuCalculation::MaxUsageRequest => (by_larger.cpu, Charged::Larger),
     };
     let (memory, memory_charged) = match lending.memory_policy {
-        MemoryPolicy::Usage => (by_usage.memory, Charged::Usage),
-        MemoryPolicy::Request => (by_request.memory, Charged::Request),
-        MemoryPolicy::MaxUsageRequest => (by_larger.memory, Charged::Larger),
+        MemoryCalculation::Usage => (by_usage.memory, Charged::Usage),
+        MemoryCalculation::Request => (by_request.memory, Charged::Request),
+        MemoryCalculation::MaxUsageRequest => (by_larger.memory, Charged::Larger),
     };
     let sum = Amounts::new(cpu, memory);
     // A missing cap is no bound: the capacity is one anyway.

@@ -11,7 +11,7 @@ use crate::example::{N, amounts, gib, pod, usage};
 use crate::facts::{PodFacts, PodUsage, Pods, Shown, Switch, ThirdParty};
 use crate::plan::{Plan, Plugins, Standing};
 use crate::publish::cpu_quantity;
-use crate::strategy::{CpuPolicy, MemoryPolicy, MidMode};
+use crate::strategy::{CpuCalculation, MemoryCalculation, MidMode};
 use crate::{Amounts, Pair, explain};
 
 type Change = Box<dyn Fn(&mut N)>;
@@ -32,7 +32,7 @@ fn batch_vectors() {
         case("B1", Box::new(|_| {}), 14_400, 77_738_908_058),
         case(
             "B2",
-            Box::new(|n| n.strategies.lending.memory_policy = MemoryPolicy::Request),
+            Box::new(|n| n.strategies.lending.memory_policy = MemoryCalculation::Request),
             14_400,
             58_411_555_226,
         ),
@@ -40,8 +40,8 @@ fn batch_vectors() {
             "B3r: the reference forgets the pod that is not reported yet",
             Box::new(|n| {
                 n.pods.remove(&crate::facts::PodKey::new("d", "new"));
-                n.strategies.lending.cpu_policy = CpuPolicy::MaxUsageRequest;
-                n.strategies.lending.memory_policy = MemoryPolicy::MaxUsageRequest;
+                n.strategies.lending.cpu_policy = CpuCalculation::MaxUsageRequest;
+                n.strategies.lending.memory_policy = MemoryCalculation::MaxUsageRequest;
             }),
             8_400,
             58_411_555_226,
@@ -49,8 +49,8 @@ fn batch_vectors() {
         case(
             "B3f",
             Box::new(|n| {
-                n.strategies.lending.cpu_policy = CpuPolicy::MaxUsageRequest;
-                n.strategies.lending.memory_policy = MemoryPolicy::MaxUsageRequest;
+                n.strategies.lending.cpu_policy = CpuCalculation::MaxUsageRequest;
+                n.strategies.lending.memory_policy = MemoryCalculation::MaxUsageRequest;
             }),
             4_400,
             49_821_620_634,
@@ -314,11 +314,11 @@ prop_compose! {
         lending.reclaim_percent = Pair::new(reclaim, 300 - reclaim);
         lending.batch_percent = Pair::new(cap, cap);
         lending.mid_percent = Pair::new(mid, 100 - mid);
-        lending.cpu_policy = if policies.0 == 0 { CpuPolicy::Usage } else { CpuPolicy::MaxUsageRequest };
+        lending.cpu_policy = if policies.0 == 0 { CpuCalculation::Usage } else { CpuCalculation::MaxUsageRequest };
         lending.memory_policy = match policies.1 {
-            0 => MemoryPolicy::Usage,
-            1 => MemoryPolicy::Request,
-            _ => MemoryPolicy::MaxUsageRequest,
+            0 => MemoryCalculation::Usage,
+            1 => MemoryCalculation::Request,
+            _ => MemoryCalculation::MaxUsageRequest,
         };
         lending.mid_mode = if policies.2 == 0 {
             MidMode::Static(Pair::new(unallocated * 2, unallocated))

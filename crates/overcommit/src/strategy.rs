@@ -4,7 +4,9 @@
 //! the sums deal in plain numbers.
 
 use api::config::{Key, NodeView};
-use api::strategy::{ColocationStrategy, CpuNormalizationStrategy, ResourceAmplificationStrategy};
+use api::policy::{self, ColocationPolicy};
+pub use api::policy::{CpuCalculation, MemoryCalculation};
+use api::strategy::{CpuNormalizationStrategy, ResourceAmplificationStrategy};
 use jiff::SignedDuration;
 
 use crate::Pair;
@@ -38,27 +40,10 @@ impl Strategies {
     /// As [`Strategies::of`], where a node's own strategy may switch lending on although the
     /// cluster's is off.
     pub fn of_overriding(view: &NodeView) -> Option<Self> {
-        let own = view.colocation()?.enable == Some(true);
+        let own = view.colocation()?.enable;
         let of_cluster = Self::of(view)?;
         Some(Self { is_enabled: of_cluster.is_enabled || own, ..of_cluster })
     }
-}
-
-/// What batch CPU charges online pods for.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum CpuPolicy {
-    #[default]
-    Usage,
-    MaxUsageRequest,
-}
-
-/// What batch memory charges online pods for.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum MemoryPolicy {
-    #[default]
-    Usage,
-    Request,
-    MaxUsageRequest,
 }
 
 /// How mid resources are found.
@@ -75,8 +60,8 @@ pub enum MidMode {
 pub struct Lending {
     /// Share of capacity that online usage and batch work together may fill, in percent.
     pub reclaim_percent: Pair<i64>,
-    pub cpu_policy: CpuPolicy,
-    pub memory_policy: MemoryPolicy,
+    pub cpu_policy: CpuCalculation,
+    pub memory_policy: MemoryCalculation,
     /// Most that is lent as batch, in percent of capacity.
     pub batch_percent: Pair<Option<i64>>,
     pub mid_mode: MidMode,
@@ -93,53 +78,43 @@ pub struct Lending {
 
 impl Default for Lending {
     fn default() -> Self {
-        Self::from(&ColocationStrategy::default())
+        Self::from(&ColocationPolicy::default())
     }
 }
 
-impl From<&ColocationStrategy> for Lending {
-    fn from(strategy: &ColocationStrategy) -> Self {
-        let percent = |value: Option<i64>, default| value.unwrap_or(default);
-        let is_static = strategy.mid_reclaim_mode.as_deref() == Some("static");
+impl From<&ColocationPolicy> for Lending {
+    fn from(policy: &ColocationPolicy) -> Self {
         Self {
             reclaim_percent: Pair::new(
-                percent(strategy.cpu_reclaim_threshold_percent, 60),
-                percent(strategy.memory_reclaim_threshold_percent, 65),
+                policy.cpu_reclaim_threshold_percent,
+                policy.memory_reclaim_threshold_percent,
             ),
-            cpu_policy: match strategy.cpu_calculate_policy.as_deref() {
-                Some("maxUsageRequest") => CpuPolicy::MaxUsageRequest,
-                _ => CpuPolicy::Usage,
-            },
-            memory_policy: match strategy.memory_calculate_policy.as_deref() {
-                Some("request") => MemoryPolicy::Request,
-                Some("maxUsageRequest") => MemoryPolicy::MaxUsageRequest,
-                _ => MemoryPolicy::Usage,
-            },
+            cpu_policy: policy.cpu_calculate_policy,
+            memory_policy: policy.memory_calculate_policy,
             batch_percent: Pair::new(
-                strategy.batch_cpu_threshold_percent,
-                strategy.batch_memory_threshold_percent,
+                policy.batch_cpu_threshold_percent,
+                policy.batch_memory_threshold_percent,
             ),
-            mid_mode: if is_static {
-                MidMode::Static(Pair::new(
-                    percent(strategy.mid_static_cpu_reserved_percent, 0),
-                    percent(strategy.mid_static_memory_reserved_percent, 0),
-                ))
-            } else {
-                let unallocated_percent = percent(strategy.mid_unallocated_percent, 0);
-                MidMode::Dynamic { unallocated_percent }
+            mid_mode: match policy.mid_reclaim_mode {
+                policy::MidMode::Static => MidMode::Static(Pair::new(
+                    policy.mid_static_cpu_reserved_percent,
+                    policy.mid_static_memory_reserved_percent,
+                )),
+                policy::MidMode::Dynamic => {
+                    MidMode::Dynamic { unallocated_percent: policy.mid_unallocated_percent }
+                }
             },
             mid_percent: Pair::new(
-                percent(strategy.mid_cpu_threshold_percent, 100),
-                percent(strategy.mid_memory_threshold_percent, 100),
+                policy.mid_cpu_threshold_percent,
+                policy.mid_memory_threshold_percent,
             ),
-            is_mid_within_batch: strategy
+            is_mid_within_batch: policy
                 .extensions
-                .as_ref()
-                .and_then(|extensions| extensions.get(MID_BATCH_COUPLING))
+                .get(MID_BATCH_COUPLING)
                 .is_some_and(|value| value == "min"),
-            degrade_after: minutes(strategy.degrade_time_minutes.unwrap_or(15)),
-            update_after: seconds(strategy.update_time_threshold_seconds.unwrap_or(300)),
-            diff_threshold: strategy.resource_diff_threshold.unwrap_or(0.1),
+            degrade_after: minutes(policy.degrade_time_minutes),
+            update_after: seconds(policy.update_time_threshold_seconds),
+            diff_threshold: policy.resource_diff_threshold,
         }
     }
 }
@@ -156,14 +131,15 @@ fn seconds(count: i64) -> SignedDuration {
 
 #[cfg(test)]
 mod tests {
-    use api::config::Config;
+    use api::config::{Config, Layer, Source};
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
     use serde_json::json;
 
     use super::*;
 
     fn lending(strategy: serde_json::Value) -> Lending {
-        Lending::from(&serde_json::from_value::<ColocationStrategy>(strategy).unwrap())
+        let layer = Layer::new(Key::Colocation, &strategy, &Source::Cluster);
+        Lending::from(&ColocationPolicy::of(&layer))
     }
 
     #[test]
@@ -179,10 +155,14 @@ mod tests {
     #[test]
     fn unknown_words_act_as_usage_and_dynamic() {
         let cases = [
-            ("usage", CpuPolicy::Usage, MemoryPolicy::Usage),
-            ("request", CpuPolicy::Usage, MemoryPolicy::Request),
-            ("maxUsageRequest", CpuPolicy::MaxUsageRequest, MemoryPolicy::MaxUsageRequest),
-            ("Request", CpuPolicy::Usage, MemoryPolicy::Usage),
+            ("usage", CpuCalculation::Usage, MemoryCalculation::Usage),
+            ("request", CpuCalculation::Usage, MemoryCalculation::Request),
+            (
+                "maxUsageRequest",
+                CpuCalculation::MaxUsageRequest,
+                MemoryCalculation::MaxUsageRequest,
+            ),
+            ("Request", CpuCalculation::Usage, MemoryCalculation::Usage),
         ];
         for (word, cpu, memory) in cases {
             let found = lending(json!({

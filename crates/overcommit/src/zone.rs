@@ -10,7 +10,7 @@ use crate::batch::{Terms, left};
 use crate::facts::{PodUsage, Pods, TopologyFacts, ZoneFacts, ZoneShown};
 use crate::load::{Charge, Line, lines};
 use crate::publish::is_worth_writing;
-use crate::strategy::{CpuPolicy, Lending, MemoryPolicy};
+use crate::strategy::{CpuCalculation, Lending, MemoryCalculation};
 use crate::{Amounts, Pair};
 use units::{Quantity, Rounding, Scale};
 
@@ -66,13 +66,13 @@ pub fn zones(
 fn chosen(charge: Charge, lending: &Lending) -> Amounts {
     Pair::new(
         match lending.cpu_policy {
-            CpuPolicy::Usage => charge.usage.cpu,
-            CpuPolicy::MaxUsageRequest => charge.larger.cpu,
+            CpuCalculation::Usage => charge.usage.cpu,
+            CpuCalculation::MaxUsageRequest => charge.larger.cpu,
         },
         match lending.memory_policy {
-            MemoryPolicy::Usage => charge.usage.memory,
-            MemoryPolicy::Request => charge.request.memory,
-            MemoryPolicy::MaxUsageRequest => charge.larger.memory,
+            MemoryCalculation::Usage => charge.usage.memory,
+            MemoryCalculation::Request => charge.request.memory,
+            MemoryCalculation::MaxUsageRequest => charge.larger.memory,
         },
     )
 }
@@ -179,11 +179,11 @@ mod tests {
     #[test]
     fn policies_choose_what_zones_charge() {
         let mut node = N::new().with_zones();
-        node.strategies.lending.memory_policy = MemoryPolicy::Request;
+        node.strategies.lending.memory_policy = MemoryCalculation::Request;
         let found = left_of(&node);
         assert_eq!(found.iter().map(|zone| zone.memory).sum::<i64>(), 58_411_555_226);
-        node.strategies.lending.cpu_policy = CpuPolicy::MaxUsageRequest;
-        node.strategies.lending.memory_policy = MemoryPolicy::MaxUsageRequest;
+        node.strategies.lending.cpu_policy = CpuCalculation::MaxUsageRequest;
+        node.strategies.lending.memory_policy = MemoryCalculation::MaxUsageRequest;
         let found = left_of(&node);
         let cpus: Vec<i64> = found.iter().map(|zone| zone.cpu).collect();
         assert_eq!(cpus, [0, 6_200], "a full zone takes nothing from its neighbour");

@@ -12,6 +12,7 @@ use std::cmp::Reverse;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use api::policy::NodePolicy;
 use api::qos::{KubeQos, QosClass};
 use api::why::{NODE, Resource, Sum, Why};
 use groups::{CgroupPath, Knob, Layout, Setting};
@@ -39,13 +40,6 @@ const FRESH: Duration = Duration::from_secs(10);
 
 /// Pods that are looked at besides the class, the largest first.
 const MOST_PODS: usize = 32;
-
-/// How long pods are frozen unless configured otherwise.
-const FREEZE: Duration = Duration::from_secs(2);
-const LONGEST_FREEZE: u64 = 10;
-
-/// Where the NodeSLO's extensions speak of emergencies.
-const CONFIG: &str = "tidepool-reaction-config";
 
 /// What a look needs.
 #[derive(Debug, Clone, Copy)]
@@ -82,19 +76,9 @@ pub(super) struct Emergency {
 impl Emergency {
     /// What operators allow; `None` is off.
     fn settings(sight: &Sight<'_>, capacity: Bytes) -> Option<(Settings, bool)> {
-        let spec = &sight.scene.slo.spec;
-        let threshold = spec.resource_used_threshold_with_be.as_ref()?;
-        let config = spec.extensions.as_ref().and_then(|all| all.get(CONFIG));
-        let flag = |name: &str| config.and_then(|config| config.get(name)?.as_bool());
-        if threshold.enable != Some(true) || flag("enable") == Some(false) {
-            return None;
-        }
-        let freeze = config.and_then(|config| config.get("freeze"));
-        let longest = freeze.and_then(|freeze| freeze.get("maxSeconds")?.as_u64());
-        let longest = longest.map_or(FREEZE, |s| Duration::from_secs(s.min(LONGEST_FREEZE)));
-        let may_freeze = freeze.and_then(|freeze| freeze.get("enable")?.as_bool()) != Some(false);
-        let settings = Settings { capacity, freeze: may_freeze.then_some(longest) };
-        Some((settings, flag("dryRun") == Some(true)))
+        let NodePolicy { threshold, reaction, .. } = &sight.scene.slo.policy;
+        let settings = Settings { capacity, freeze: reaction.freezes_for() };
+        (threshold.enable && reaction.enable).then_some((settings, reaction.dry_run))
     }
 
     /// Looks when it is time; `None` when it is not.

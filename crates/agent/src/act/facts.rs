@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use api::kind::node_slo::NodeSloSpec;
+use api::policy::NodePolicy;
 use api::protocol::gate::{AgentGate, Gates};
 use api::qos::{KubeQos, QosClass};
 use groups::{CgroupPath, Knob, Layout, Limit, Setting, Version};
@@ -85,13 +86,12 @@ pub struct Facts<'a> {
 }
 
 impl<'a> Facts<'a> {
-    /// One part of the NodeSLO's extensions.
-    pub fn extension(&self, name: &str) -> Option<&'a serde_json::Value> {
-        self.slo().extensions.as_ref()?.get(name)
-    }
-
     pub fn is_on(&self, gate: AgentGate) -> bool {
         self.settings.gates.is_on(gate)
+    }
+
+    pub fn policy(&self) -> &'a NodePolicy {
+        &self.scene.slo.policy
     }
 
     pub fn slo(&self) -> &'a NodeSloSpec {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use api::metadata::node::{NodeReservation, NodeSwitch, SystemQosResource};
+use api::policy::ResolvedNodeSlo;
 use api::protocol::node as key;
 use api::protocol::resource::CPU;
 use arc_swap::ArcSwap;
@@ -10,7 +11,6 @@ use k8s_openapi::api::core::v1::Node;
 use units::{CpuSet, MilliCpu, Ratio, Rounding};
 
 use crate::pods::Pods;
-use crate::slo::Merged;
 use crate::view::{HostApplicationView, NodeView};
 
 /// The newest scene: written by the watches, read by the acting thread.
@@ -22,7 +22,7 @@ pub struct Scene {
     /// `None` until the Node object was seen.
     pub node: Option<NodeScene>,
     /// The NodeSLO over the defaults, with the source of every value.
-    pub slo: Arc<Merged>,
+    pub slo: Arc<ResolvedNodeSlo>,
     pub pods: Pods,
     pub host_applications: Vec<HostApplicationView>,
     /// Whether Node, pods and NodeSLO have all been heard of; nobody acts before.

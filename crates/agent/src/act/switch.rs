@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use api::protocol::name::config_map;
 use api::protocol::node::SWITCH;
 use host::Reading;
 use host::cgroup::Tree;
@@ -46,9 +47,6 @@ const FILES: &str = "files";
 /// Which boot of the machine the ledger is about: control groups do not outlive it.
 const BOOT: &str = "boot";
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-
-/// The cluster's switch in the NodeSLO's extensions.
-const EXTENSION: &str = "tidepool-switch-config";
 
 /// How long everything may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -130,8 +128,7 @@ pub fn cluster(scene: &Scene) -> Option<String> {
     if scene.node.as_ref().is_some_and(|node| node.is_off) {
         return Some(format!("annotation {} of the Node", SWITCH.name));
     }
-    let mode = scene.slo.spec.extensions.as_ref()?.get(EXTENSION)?.get("mode")?.as_str()?;
-    mode.eq_ignore_ascii_case("off").then(|| format!("{EXTENSION} of the NodeSLO"))
+    scene.slo.policy.switch.is_off.then(|| format!("{} of the NodeSLO", config_map::SWITCH))
 }
 
 /// Opens the ledger of this boot; one of an earlier boot tells of groups that are gone.

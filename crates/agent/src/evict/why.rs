@@ -1,19 +1,24 @@
 //! What do evictions look like in `explain`?
 
+use api::policy::ResolvedNodeSlo;
 use api::why::{Amount, NODE, Resource as Shown, Sum, Unit, Why};
 use qos::evict::cpu::Band;
 use qos::evict::{Need, Resource, Rules};
 use units::{Bytes, Rounding};
 
 use super::inputs::Seen;
-use crate::slo::Merged;
 
 fn setting(name: &str) -> String {
     format!("resource-threshold-config.{name}")
 }
 
 /// How far the node is from sending anybody away, and for what it does.
-pub(super) fn node(seen: &Seen, rules: &Rules, needs: &[Need<String>], slo: &Merged) -> Vec<Why> {
+pub(super) fn node(
+    seen: &Seen,
+    rules: &Rules,
+    needs: &[Need<String>],
+    slo: &ResolvedNodeSlo,
+) -> Vec<Why> {
     let mut whys: Vec<Why> = needs.iter().map(|need| wanted(need, seen)).collect();
     let band = rules.best_effort_memory.or(rules.memory.map(|rule| rule.band));
     let is_full = needs.iter().any(|need| need.target == qos::evict::Target::MemoryUsed);
@@ -26,7 +31,7 @@ pub(super) fn node(seen: &Seen, rules: &Rules, needs: &[Need<String>], slo: &Mer
     whys
 }
 
-fn room(used: Bytes, capacity: Bytes, band: Band, slo: &Merged) -> Why {
+fn room(used: Bytes, capacity: Bytes, band: Band, slo: &ResolvedNodeSlo) -> Why {
     let limit = band.threshold.apply(capacity, Rounding::Down);
     Why {
         about: NODE.to_owned(),

@@ -14,7 +14,6 @@ use agent::act::{Files, Journal, Ledger, NodeScene, Rounds, Scene, Settings};
 use agent::audit::{self, Audit};
 use agent::pods::{NodePod, read};
 use agent::series::{Measure, Metrics, StorageInfo, Store, Subject};
-use agent::slo::merge;
 use agent::topology::{self, machine};
 use agent::view::NodeView;
 use api::protocol::gate::Gates;
@@ -131,7 +130,7 @@ impl Rig {
         let pods = self.pods.iter().map(|pod| (pod.view.uid.clone(), Arc::new(pod.clone())));
         self.scene = Arc::new(Scene {
             node: Some(NodeScene { view, ..NodeScene::default() }),
-            slo: Arc::new(merge(Some(&spec))),
+            slo: Arc::new(api::policy::resolve(Some(&spec), None)),
             pods: Arc::new(pods.collect()),
             host_applications: Vec::new(),
             is_complete: true,

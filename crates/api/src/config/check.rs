@@ -171,6 +171,28 @@ impl Document {
     }
 }
 
+/// A strategy that stands alone, as an object carries it; every error when one is found.
+pub(crate) fn read_section(key: Key, section: &Json) -> Result<Layer, Vec<Finding>> {
+    let field = key.cluster_field().unwrap_or_default();
+    let text = serde_json::json!({ field: section }).to_string();
+    let Examined { document, findings, .. } = examine(key, &text, None, Options::default());
+    let inner = |path: Option<String>| {
+        path?.strip_prefix(field).map(|path| path.trim_start_matches('.').to_owned())
+    };
+    let mut errors = findings.into_iter().filter(Finding::is_error).peekable();
+    match document {
+        Some(document) if errors.peek().is_none() => {
+            Ok(Layer::new(key, &document.cluster.strategy, &Source::Cluster))
+        }
+        _ => Err(errors
+            .map(|finding| Finding {
+                path: inner(finding.path).filter(|p| !p.is_empty()),
+                ..finding
+            })
+            .collect()),
+    }
+}
+
 /// Reads and judges the text of one key.
 pub(super) fn examine(key: Key, text: &str, system: Option<&str>, options: Options) -> Examined {
     // The reference treats an empty colocation-config as an absent one.

@@ -247,8 +247,7 @@ const NORMALIZATION: &[Limit] = &[
     Limit { pattern: "ratioModel.*.*", rule: Rule::Ratio(1.0, 5.0) },
 ];
 
-const KERNEL: &[Limit] =
-    &[Limit { pattern: "mode", rule: Rule::OneOf(&["auto", "W", "P", "C"]) }];
+const KERNEL: &[Limit] = &[Limit { pattern: "mode", rule: Rule::OneOf(&["auto", "W", "P", "C"]) }];
 
 const REACTION: &[Limit] = &[between("freeze.maxSeconds", 1, 10)];
 

@@ -172,9 +172,7 @@ fn decide(key: Key, text: &str, examined: &Examined, previous: Option<&Config>) 
         | Key::System
         | Key::Kernel
         | Key::Reaction
-        | Key::Switch => {
-            examined.cluster_is_bad || !examined.bad_entries.is_empty()
-        }
+        | Key::Switch => examined.cluster_is_bad || !examined.bad_entries.is_empty(),
         // A bad entry falls back to the cluster's strategy.
         Key::Colocation => examined.cluster_is_bad,
         // Ratios are judged where they are used.

@@ -13,7 +13,7 @@ use serde_json::{Value as Json, json};
 use units::Percent;
 
 use super::check::{Options, examine};
-use super::defaults::{as_agent_sees, built_in};
+use super::defaults::as_agent_sees;
 use super::limits::MEMORY_POLICIES;
 use super::selector::Labels;
 use super::{Config, Key, Layer, Source, Status};
@@ -21,11 +21,12 @@ use crate::finding::{Code, Finding};
 use crate::kind::node_metric::CollectPolicy;
 use crate::kind::node_slo::NodeSloSpec;
 use crate::metadata::Key as Label;
+use crate::policy::ColocationPolicy;
 use crate::protocol::node::{
     COLOCATION_STRATEGY, CPU_NORMALIZATION_ENABLED, CPU_RECLAIM_RATIO, MEMORY_RECLAIM_RATIO,
     MID_STATIC_CPU_RATIO, MID_STATIC_MEMORY_RATIO, NETWORK_BANDWIDTH,
 };
-use crate::strategy::ColocationStrategy;
+use crate::strategy::AggregatePolicy;
 
 /// What a NodeSLO carries besides the reference's fields, by name.
 pub type Extensions = BTreeMap<String, Json>;
@@ -94,8 +95,8 @@ impl NodeView {
     }
 
     /// What the manager computes batch and mid resources with.
-    pub fn colocation(&self) -> Option<ColocationStrategy> {
-        Some(self.strategy(Key::Colocation)?.typed())
+    pub fn colocation(&self) -> Option<ColocationPolicy> {
+        self.strategy(Key::Colocation).map(ColocationPolicy::of)
     }
 
     /// The NodeSLO's spec, without the extensions that third parties keep in it.
@@ -124,19 +125,19 @@ impl NodeView {
     /// The NodeMetric's spec. A node that lends nothing is measured by the
     /// built-in policy; `None` leaves an existing spec as it is.
     pub fn metric_collect_policy(&self) -> Option<CollectPolicy> {
-        let own = self.strategy(Key::Colocation)?;
-        let built_in = built_in(Key::Colocation);
-        let enabled = own.get(&["enable"]).is_some_and(|leaf| leaf.value == true);
-        let strategy: ColocationStrategy = if enabled { own.typed() } else { built_in.typed() };
+        let built_in = ColocationPolicy::default();
+        let policy = self.colocation()?;
+        let policy = if policy.enable { policy } else { built_in.clone() };
+        // The NodeMetric's schema refuses other names; they act as the default.
+        let is_known = MEMORY_POLICIES.contains(&policy.metric_memory_collect_policy.as_str());
+        let memory = if is_known { &policy } else { &built_in };
         Some(CollectPolicy {
-            aggregate_duration_seconds: strategy.metric_aggregate_duration_seconds,
-            report_interval_seconds: strategy.metric_report_interval_seconds,
-            node_aggregate_policy: strategy.metric_aggregate_policy,
-            // The NodeMetric's schema refuses other names; they act as the default.
-            node_memory_collect_policy: strategy
-                .metric_memory_collect_policy
-                .filter(|policy| MEMORY_POLICIES.contains(&policy.as_str()))
-                .or(built_in.typed::<ColocationStrategy>().metric_memory_collect_policy),
+            aggregate_duration_seconds: Some(policy.metric_aggregate_duration_seconds),
+            report_interval_seconds: Some(policy.metric_report_interval_seconds),
+            node_memory_collect_policy: Some(memory.metric_memory_collect_policy.clone()),
+            node_aggregate_policy: Some(AggregatePolicy {
+                durations: Some(policy.metric_aggregate_policy.durations),
+            }),
         })
     }
 

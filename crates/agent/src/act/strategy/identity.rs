@@ -6,6 +6,7 @@
 //! had, and forgets its old one, so the weight is taken into the ledger first. With the policy of core
 //! scheduling the same is done where best-effort is configured to be idle.
 
+use api::policy::KernelMode;
 use api::protocol::gate::AgentGate;
 use api::qos::{KubeQos, QosClass};
 use api::strategy::{CpuQos, ResourceQos};
@@ -23,9 +24,6 @@ use crate::pods::NodePod;
 /// The policy that means identities; the other one is core scheduling.
 const POLICY: &str = "groupIdentity";
 pub const CORE_POLICY: &str = "coreSched";
-
-/// Where the NodeSLO's extensions speak of kernels without identities.
-const KERNEL: &str = "tidepool-kernel-config";
 
 pub fn decide(facts: &Facts<'_>) -> Decision {
     let identities = identities(facts);
@@ -78,10 +76,14 @@ fn measured(facts: &Facts<'_>) -> Option<Mode> {
     facts.wake.map(|verdict| verdict.mode)
 }
 
-/// What operators say about mainline kernels; a mode that is not offered counts as none said.
+/// What operators say about mainline kernels.
 fn choice(facts: &Facts<'_>) -> Choice {
-    let mode = facts.extension(KERNEL).and_then(|config| config.get("mode")?.as_str());
-    mode.and_then(Choice::parse).unwrap_or_default()
+    match facts.policy().kernel.mode {
+        KernelMode::Auto => Choice::Auto,
+        KernelMode::Weight => Choice::Fixed(Mode::Weight),
+        KernelMode::IdlePods => Choice::Fixed(Mode::IdlePods),
+        KernelMode::WholeCores => Choice::Fixed(Mode::WholeCores),
+    }
 }
 
 /// How best-effort is kept behind; `None` while nobody wants that.
@@ -92,10 +94,9 @@ pub fn means(facts: &Facts<'_>) -> Option<Means> {
 
 /// The modes between which a probe should choose; none when there is no choice, or no wish for one.
 pub fn open_modes(facts: &Facts<'_>) -> Vec<Mode> {
-    let probe = facts.extension(KERNEL).and_then(|config| config.get("probe")?.as_bool());
     let is_open = matches!(means(facts), Some(Means::Mainline(_)))
         && choice(facts) == Choice::Auto
-        && probe != Some(false);
+        && facts.policy().kernel.probe;
     if is_open { qos::wake::candidates(kernel(facts)) } else { Vec::new() }
 }
 

@@ -29,7 +29,6 @@ use super::super::{Files, Journal, Ledger, NodeScene, Rounds, Scene};
 use crate::audit::{self, Audit};
 use crate::pods::{self, NodePod, Pods, read};
 use crate::series::{Measure, Metrics, Store, Subject};
-use crate::slo::merge;
 use crate::topology::{self, Machine, NumaNode};
 use crate::view::NodeView;
 
@@ -398,7 +397,7 @@ impl Rig {
         let spec = serde_json::from_value(self.slo.clone()).unwrap();
         Scene {
             node: Some(NodeScene { view, ..NodeScene::default() }),
-            slo: Arc::new(merge(Some(&spec))),
+            slo: Arc::new(api::policy::resolve(Some(&spec), None)),
             pods: self.pods(),
             host_applications: Vec::new(),
             is_complete: true,
