@@ -40,7 +40,6 @@ mod select;
 mod serve;
 mod server;
 mod source;
-mod stall;
 mod status;
 mod strategy;
 mod sub;

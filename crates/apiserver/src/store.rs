@@ -68,6 +68,16 @@ impl Default for Limits {
     }
 }
 
+/// An object to remove.
+#[derive(Debug)]
+pub struct Removal {
+    pub key: Key,
+    /// What watchers see as its final state.
+    pub last: Value,
+    /// The revision it must still be at.
+    pub expected: Revision,
+}
+
 /// A handle to the store; clones share it.
 ///
 /// When the last handle goes, it waits until queued writes are finished and the
@@ -158,6 +168,32 @@ impl Store {
         self.write(key, Intent::Remove { expected }, last).await
     }
 
+    /// Removes objects as [`Store::remove`] does, many at a time: what is removed together is on
+    /// disk with one sync. Says for each what came of it.
+    pub async fn remove_all(
+        &self,
+        removals: Vec<Removal>,
+    ) -> Result<Vec<Result<Stored, WriteError>>, WriteError> {
+        let mut outcomes = Vec::with_capacity(removals.len());
+        let mut rest = removals.into_iter();
+        loop {
+            let mut waiting = Vec::new();
+            let mut writes = Vec::new();
+            for Removal { key, last, expected } in rest.by_ref().take(writer::BATCH_WRITES) {
+                let (write, outcome) = self.draft(key, Intent::Remove { expected }, last)?;
+                writes.push(write);
+                waiting.push(outcome);
+            }
+            if writes.is_empty() {
+                return Ok(outcomes);
+            }
+            self.writer.send(writes).await?;
+            for outcome in waiting {
+                outcomes.push(outcome.await.map_err(|_| WriteError::Closed)?);
+            }
+        }
+    }
+
     /// Every event after `from`, first from history and then as it happens.
     pub fn watch(
         &self,
@@ -176,11 +212,22 @@ impl Store {
 
     /// Dropping the future does not take the write back.
     async fn write(&self, key: Key, intent: Intent, object: Value) -> Result<Stored, WriteError> {
+        let (write, outcome) = self.draft(key, intent, object)?;
+        self.writer.send(vec![write]).await?;
+        outcome.await.map_err(|_| WriteError::Closed)?
+    }
+
+    /// A write, and where its outcome will be.
+    fn draft(
+        &self,
+        key: Key,
+        intent: Intent,
+        object: Value,
+    ) -> Result<(Write, oneshot::Receiver<Result<Stored, WriteError>>), WriteError> {
         key.check()?;
         let body = Body::new(object, self.shared.limits.object_bytes)?;
         let (answer, outcome) = oneshot::channel();
-        self.writer.send(Write { key, intent, body, answer }).await?;
-        outcome.await.map_err(|_| WriteError::Closed)?
+        Ok((Write { key, intent, body, answer }, outcome))
     }
 }
 

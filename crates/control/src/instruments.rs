@@ -4,8 +4,9 @@
 //! them belongs to the process.
 
 use api::protocol::metric::manager as names;
-use api::protocol::metric::{Metric, status};
-use prometheus::{GaugeVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
+use api::protocol::metric::status;
+use prometheus::{GaugeVec, IntCounterVec, IntGauge, IntGaugeVec, Registry};
+use reconcile::metrics::Registrar;
 
 /// Everything the controllers count, registered once a process.
 #[derive(Debug, Clone)]
@@ -28,43 +29,23 @@ pub struct Instruments {
 impl Instruments {
     /// Fails when the registry has one of these names already.
     pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let counter = |metric: &Metric| {
-            let counter = IntCounterVec::new(opts(metric), metric.labels)?;
-            registry.register(Box::new(counter.clone()))?;
-            Ok::<_, prometheus::Error>(counter)
-        };
-        let integers = |metric: &Metric| {
-            let gauge = IntGaugeVec::new(opts(metric), metric.labels)?;
-            registry.register(Box::new(gauge.clone()))?;
-            Ok::<_, prometheus::Error>(gauge)
-        };
-        let gauges = |metric: &Metric| {
-            let gauge = GaugeVec::new(opts(metric), metric.labels)?;
-            registry.register(Box::new(gauge.clone()))?;
-            Ok::<_, prometheus::Error>(gauge)
-        };
-        let config_present = IntGauge::with_opts(opts(&names::CONFIG_PRESENT))?;
-        registry.register(Box::new(config_present.clone()))?;
+        let make = Registrar(registry);
         Ok(Self {
-            reconcile_total: counter(&names::RECONCILE_TOTAL)?,
-            workqueue_depth: integers(&names::WORKQUEUE_DEPTH)?,
-            config_parse_failures: counter(&names::CONFIG_PARSE_FAILURES)?,
-            config_key_stale: integers(&names::CONFIG_KEY_STALE)?,
-            config_present,
-            node_metric_reconcile: counter(&names::NODE_METRIC_RECONCILE)?,
-            node_metric_parse: counter(&names::NODE_METRIC_PARSE)?,
-            node_slo_reconcile: counter(&names::NODE_SLO_RECONCILE)?,
-            node_slo_parse: counter(&names::NODE_SLO_PARSE)?,
-            node_resource_reconcile: counter(&names::NODE_RESOURCE_RECONCILE)?,
-            plugin_status: counter(&names::PLUGIN_STATUS)?,
-            node_allocatable: gauges(&names::NODE_ALLOCATABLE)?,
-            node_metric_age: gauges(&names::NODE_METRIC_AGE)?,
+            reconcile_total: make.counters(&names::RECONCILE_TOTAL)?,
+            workqueue_depth: make.gauges(&names::WORKQUEUE_DEPTH)?,
+            config_parse_failures: make.counters(&names::CONFIG_PARSE_FAILURES)?,
+            config_key_stale: make.gauges(&names::CONFIG_KEY_STALE)?,
+            config_present: make.gauge(&names::CONFIG_PRESENT)?,
+            node_metric_reconcile: make.counters(&names::NODE_METRIC_RECONCILE)?,
+            node_metric_parse: make.counters(&names::NODE_METRIC_PARSE)?,
+            node_slo_reconcile: make.counters(&names::NODE_SLO_RECONCILE)?,
+            node_slo_parse: make.counters(&names::NODE_SLO_PARSE)?,
+            node_resource_reconcile: make.counters(&names::NODE_RESOURCE_RECONCILE)?,
+            plugin_status: make.counters(&names::PLUGIN_STATUS)?,
+            node_allocatable: make.float_gauges(&names::NODE_ALLOCATABLE)?,
+            node_metric_age: make.float_gauges(&names::NODE_METRIC_AGE)?,
         })
     }
-}
-
-fn opts(metric: &Metric) -> Opts {
-    Opts::new(metric.name, metric.help)
 }
 
 /// Counts one end of something under the words for good and bad.

@@ -17,11 +17,9 @@
 pub mod admission;
 pub mod caches;
 pub mod colocation_profile;
-mod exposition;
 mod fingerprint;
 pub mod instruments;
 pub mod intake;
-mod listener;
 pub mod manager;
 pub mod node_metric;
 pub mod node_resource;

@@ -21,9 +21,11 @@ use std::time::Duration;
 use api::protocol::gate::{Gates, ManagerGate};
 use api::protocol::metric::manager::{CONTROLLERS, IS_LEADER};
 use kube::Client;
-use prometheus::{IntGauge, Opts, Registry};
+use prometheus::Registry;
 use reconcile::drive::{Part, supervise};
 use reconcile::elect::{self, End, Leadership};
+use reconcile::listen::{self, Answers, Limits};
+use reconcile::metrics::Registrar;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -170,8 +172,7 @@ impl Manager {
     pub async fn bind(client: Client, options: Options) -> Result<Self, ManagerError> {
         let registry = Registry::new();
         let instruments = Instruments::register(&registry)?;
-        let leads = IntGauge::with_opts(Opts::new(IS_LEADER.name, IS_LEADER.help))?;
-        registry.register(Box::new(leads.clone()))?;
+        let leads = Registrar(&registry).gauge(&IS_LEADER)?;
         let (held, leadership) = match &options.election {
             Some(_) => {
                 let (sender, receiver) = watch::channel(false);
@@ -231,11 +232,8 @@ impl Manager {
         let mut serving = start_servers(webhooks, health, metrics, clock, &servers);
         if let Some(listener) = profiles {
             let profiles = Arc::new(Profiles::default());
-            let serve = crate::listener::serve(listener, None, profiles, servers.clone());
-            serving.spawn(async {
-                serve.await;
-                Ok(())
-            });
+            let serve = serve_pages(listener, profiles, servers.clone());
+            serving.spawn(serve);
         }
         // Sets end their tasks when they are dropped, so nothing outlives this function.
         let mut electing = JoinSet::new();
@@ -290,20 +288,23 @@ fn start_servers(
         serving.spawn(async move { webhooks.run(clock, stop).await.map_err(ManagerError::from) });
     }
     if let Some((listener, health)) = health {
-        let serve = crate::listener::serve(listener, None, health, stop.clone());
-        serving.spawn(async {
-            serve.await;
-            Ok(())
-        });
+        let serve = serve_pages(listener, health, stop.clone());
+        serving.spawn(serve);
     }
     if let Some((listener, metrics)) = metrics {
-        let serve = crate::listener::serve(listener, None, metrics, stop.clone());
-        serving.spawn(async {
-            serve.await;
-            Ok(())
-        });
+        let serve = serve_pages(listener, metrics, stop.clone());
+        serving.spawn(serve);
     }
     serving
+}
+
+async fn serve_pages<A: Answers>(
+    listener: TcpListener,
+    pages: Arc<A>,
+    stop: CancellationToken,
+) -> Result<(), ManagerError> {
+    listen::serve(listener, None, pages, Limits::of_pages(), stop).await;
+    Ok(())
 }
 
 async fn listen(address: Option<SocketAddr>) -> Result<Option<TcpListener>, ManagerError> {

@@ -49,6 +49,7 @@ use api::scheduler::{Configuration, Lease, Point, Profile, merge};
 use kube::Client;
 use prometheus::Registry;
 use reconcile::elect::{self, End, Leadership};
+use reconcile::listen::{self, Limits};
 use reconcile::write::Writer;
 use sched::scheduler::{Options as EngineOptions, ProfileError, Scheduler as Engine};
 use serde_json::{Map, Value, json};
@@ -372,7 +373,8 @@ fn serve(
     helpers: &mut JoinSet<()>,
 ) -> Result<(), SchedulerError> {
     if let Some(listener) = plain {
-        helpers.spawn(crate::listener::serve(listener, None, pages.clone(), stop.clone()));
+        let limits = Limits::of_pages();
+        helpers.spawn(listen::serve(listener, None, pages.clone(), limits, stop.clone()));
     }
     if let (Some((listener, serving)), Some(settings)) = (secure, settings) {
         let tls = tls::server_config(serving.clone())?;
@@ -380,7 +382,8 @@ fn serve(
             helpers.spawn(secure::renew(files, serving, stop.clone()));
         }
         let guard = Arc::new(Guard::new(client.clone(), settings.open.clone(), pages));
-        helpers.spawn(crate::listener::serve(listener, Some(tls), guard, stop.clone()));
+        let limits = Limits::of_pages();
+        helpers.spawn(listen::serve(listener, Some(tls), guard, limits, stop.clone()));
     }
     Ok(())
 }

@@ -21,6 +21,7 @@ mod keeper;
 mod knowledge;
 pub mod latency;
 pub(crate) mod tls;
+mod turns;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -28,7 +29,6 @@ use std::time::{Duration, Instant};
 
 use api::protocol::endpoint::manager::{CONVERT, HEALTHZ, QUOTA_DUMP};
 use api::protocol::gate::ManagerGate;
-use api::protocol::metric::Kind;
 use api::protocol::metric::manager::{BINDING_DECISIONS, QUOTA_SHARED_WEIGHT, WEBHOOK_DURATION};
 use api::protocol::name::{NAMESPACE, secret};
 use api::protocol::webhook::{
@@ -41,8 +41,10 @@ use hyper::body::Incoming;
 use hyper::header::CONTENT_TYPE;
 use hyper::{Method, Request, StatusCode};
 use kube::Client;
-use prometheus::{GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
+use prometheus::{GaugeVec, HistogramVec, IntCounterVec, Registry};
 use reconcile::error::chain;
+use reconcile::listen::{self, Answers, Limits, Reply};
+use reconcile::metrics::Registrar;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -57,7 +59,6 @@ use self::tls::Serving;
 use crate::Clock;
 use crate::admission::review::Review;
 use crate::admission::{Denied, Verdict};
-use crate::listener::{self, Answers, Reply};
 
 /// How long an answer may take; the API server waits as long at most.
 const ANSWER: Duration = Duration::from_secs(25);
@@ -84,6 +85,9 @@ pub struct Options {
     /// Create configurations that are missing. An installer does that, except on one machine.
     pub install_missing: bool,
     pub rules: Rules,
+    /// What clients may hold on to. All requests come from one API server, perhaps from one
+    /// address, so there is no limit for an address.
+    pub limits: Limits,
 }
 
 impl Default for Options {
@@ -100,6 +104,7 @@ impl Default for Options {
             ),
             install_missing: false,
             rules: Rules::default(),
+            limits: Limits::default(),
         }
     }
 }
@@ -209,8 +214,13 @@ impl Webhooks {
                 () = shutdown.cancelled() => {}
             }
         };
-        let answering =
-            listener::serve(self.listener, Some(tls), self.service.clone(), shutdown.clone());
+        let answering = listen::serve(
+            self.listener,
+            Some(tls),
+            self.service.clone(),
+            self.options.limits,
+            shutdown.clone(),
+        );
         tokio::join!(knowing, keeping, answering);
         Ok(())
     }
@@ -250,19 +260,12 @@ struct Instruments {
 
 impl Instruments {
     fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let mut opts = HistogramOpts::new(WEBHOOK_DURATION.name, WEBHOOK_DURATION.help);
-        if let Kind::Histogram(buckets) = WEBHOOK_DURATION.kind {
-            opts = opts.buckets(buckets.upper_bounds());
-        }
-        let duration = HistogramVec::new(opts, WEBHOOK_DURATION.labels)?;
-        registry.register(Box::new(duration.clone()))?;
-        let opts = Opts::new(QUOTA_SHARED_WEIGHT.name, QUOTA_SHARED_WEIGHT.help);
-        let shared_weight = GaugeVec::new(opts, QUOTA_SHARED_WEIGHT.labels)?;
-        registry.register(Box::new(shared_weight.clone()))?;
-        let opts = Opts::new(BINDING_DECISIONS.name, BINDING_DECISIONS.help);
-        let binding_decisions = IntCounterVec::new(opts, BINDING_DECISIONS.labels)?;
-        registry.register(Box::new(binding_decisions.clone()))?;
-        Ok(Self { duration, shared_weight, binding_decisions })
+        let make = Registrar(registry);
+        Ok(Self {
+            duration: make.histograms(&WEBHOOK_DURATION)?,
+            shared_weight: make.float_gauges(&QUOTA_SHARED_WEIGHT)?,
+            binding_decisions: make.counters(&BINDING_DECISIONS)?,
+        })
     }
 }
 
@@ -286,20 +289,20 @@ impl Service {
         let kind = request.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         if !kind.is_some_and(|kind| kind.starts_with("application/json")) {
             let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
-            return listener::text(status, "send application/json");
+            return listen::text(status, "send application/json");
         }
-        let body = match listener::body(request).await {
+        let body = match listen::body(request).await {
             Ok(body) => body,
-            Err(status) => return listener::text(status, status.to_string()),
+            Err(status) => return listen::text(status, status.to_string()),
         };
         let start = Instant::now();
         let review = match Review::parse(&body) {
             Ok(review) => review,
-            Err(error) => return listener::text(StatusCode::BAD_REQUEST, chain(&error)),
+            Err(error) => return listen::text(StatusCode::BAD_REQUEST, chain(&error)),
         };
         if !self.handlers.knowledge.is_ready() {
             let status = StatusCode::SERVICE_UNAVAILABLE;
-            return listener::text(status, "not ready: still learning what is in the cluster");
+            return listen::text(status, "not ready: still learning what is in the cluster");
         }
         let answering = self.handlers.answer(webhook.path, &review.request);
         let verdict = tokio::time::timeout(ANSWER, answering)
@@ -336,16 +339,16 @@ impl Service {
 
     /// All versions of our kinds are stored as they are sent, so converting is saying so.
     async fn convert(&self, request: Request<Incoming>) -> Reply {
-        let body = match listener::body(request).await {
+        let body = match listen::body(request).await {
             Ok(body) => body,
-            Err(status) => return listener::text(status, status.to_string()),
+            Err(status) => return listen::text(status, status.to_string()),
         };
         let Ok(review) = serde_json::from_slice::<Value>(&body) else {
-            return listener::text(StatusCode::BAD_REQUEST, "the body is not a ConversionReview");
+            return listen::text(StatusCode::BAD_REQUEST, "the body is not a ConversionReview");
         };
         let request = &review["request"];
         let Some(wanted) = request["desiredAPIVersion"].as_str() else {
-            return listener::text(StatusCode::BAD_REQUEST, "the review has no desiredAPIVersion");
+            return listen::text(StatusCode::BAD_REQUEST, "the review has no desiredAPIVersion");
         };
         let objects = request["objects"].as_array().cloned().unwrap_or_default();
         let converted: Vec<Value> = objects
@@ -385,7 +388,7 @@ impl Service {
 }
 
 fn json_reply(status: StatusCode, body: &Value) -> Reply {
-    listener::reply(status, "application/json", Bytes::from(body.to_string()))
+    listen::reply(status, "application/json", Bytes::from(body.to_string()))
 }
 
 impl Answers for Service {
@@ -393,15 +396,15 @@ impl Answers for Service {
         let path = request.uri().path().to_owned();
         let method = request.method().clone();
         match (path.as_str(), &method) {
-            (HEALTHZ, &Method::GET) => return listener::text(StatusCode::OK, "ok"),
+            (HEALTHZ, &Method::GET) => return listen::text(StatusCode::OK, "ok"),
             (QUOTA_DUMP, &Method::GET) => return self.dump_quotas(),
             (CONVERT, &Method::POST) => return self.convert(request).await,
             _ => {}
         }
         match self.served.iter().find(|webhook| webhook.path == path) {
             Some(webhook) if method == Method::POST => self.review(webhook, request).await,
-            Some(_) => listener::text(StatusCode::METHOD_NOT_ALLOWED, "send POST"),
-            None => listener::text(StatusCode::NOT_FOUND, "no such webhook"),
+            Some(_) => listen::text(StatusCode::METHOD_NOT_ALLOWED, "send POST"),
+            None => listen::text(StatusCode::NOT_FOUND, "no such webhook"),
         }
     }
 }

@@ -14,6 +14,8 @@
 //! | [`merge`] | which patch turns one object into another? |
 //! | [`record`] | what happened, for the owner of an object to read? |
 //! | [`elect`] | may this process write? |
+//! | [`mod@listen`] | how are HTTP requests answered, and who may hold on to what? |
+//! | [`metrics`] | what does a process count, and how is it shown? |
 //! | [`key`] | which object is it, and in which version? |
 //! | [`clock`] | what time is it? |
 //! | [`mod@file`] | how is a small file replaced whole? |
@@ -28,7 +30,9 @@ pub mod elect;
 pub mod error;
 pub mod file;
 pub mod key;
+pub mod listen;
 pub mod merge;
+pub mod metrics;
 pub mod queue;
 pub mod record;
 pub mod watch;

@@ -116,6 +116,13 @@ impl Recording {
     }
 }
 
+/// Writes one event at once, for whoever has no task to leave a note to.
+pub async fn publish(client: &Client, form: &Form, note: &Note) -> kube::Result<()> {
+    let now = Timestamp::now();
+    let write = Memory::default().judge(note, now);
+    send(client, form, note, &write, now).await
+}
+
 /// A note, when it was taken, and how long it may wait.
 #[derive(Debug)]
 struct Taken {
@@ -229,7 +236,8 @@ impl Writer {
             return;
         }
         let write = self.memory.lock().judge(&note, at);
-        let failed = match timeout(PATIENCE, self.send(&note, &write, at)).await {
+        let sending = send(&self.client, &self.form, &note, &write, at);
+        let failed = match timeout(PATIENCE, sending).await {
             Ok(Ok(())) => return,
             Ok(Err(error)) => error.to_string(),
             Err(_) => "the API server does not answer".to_owned(),
@@ -237,33 +245,37 @@ impl Writer {
         debug!(reason = %note.reason, error = failed, "cannot write an event");
         self.memory.lock().forget(&note);
     }
+}
 
-    async fn send(&self, note: &Note, write: &Write, now: Timestamp) -> kube::Result<()> {
-        let params = PatchParams::default();
-        match (write, &self.form) {
-            (Write::Nothing, _) => {}
-            (Write::Create { name }, Form::Core) => {
-                let api: Api<Event> = Api::namespaced(self.client.clone(), namespace(note));
-                api.create(&PostParams::default(), &core_event(note, name, now)).await?;
-            }
-            (Write::Create { name }, Form::Events { instance }) => {
-                let api: Api<NewEvent> = Api::namespaced(self.client.clone(), namespace(note));
-                let event = new_event(note, name, instance.as_deref(), now);
-                api.create(&PostParams::default(), &event).await?;
-            }
-            (Write::Count { name, count }, Form::Core) => {
-                let api: Api<Event> = Api::namespaced(self.client.clone(), namespace(note));
-                let patch = json!({ "count": count, "lastTimestamp": stamp(now) });
-                api.patch(name, &params, &Patch::Merge(&patch)).await?;
-            }
-            (Write::Count { name, count }, Form::Events { .. }) => {
-                let api: Api<NewEvent> = Api::namespaced(self.client.clone(), namespace(note));
-                let series = json!({ "count": count, "lastObservedTime": MicroTime(now) });
-                api.patch(name, &params, &Patch::Merge(&json!({ "series": series }))).await?;
-            }
+async fn send(
+    client: &Client,
+    form: &Form,
+    note: &Note,
+    write: &Write,
+    now: Timestamp,
+) -> kube::Result<()> {
+    let core = || -> Api<Event> { Api::namespaced(client.clone(), namespace(note)) };
+    let new = || -> Api<NewEvent> { Api::namespaced(client.clone(), namespace(note)) };
+    let (patching, posting) = (PatchParams::default(), PostParams::default());
+    match (write, form) {
+        (Write::Nothing, _) => {}
+        (Write::Create { name }, Form::Core) => {
+            core().create(&posting, &core_event(note, name, now)).await?;
         }
-        Ok(())
+        (Write::Create { name }, Form::Events { instance }) => {
+            let event = new_event(note, name, instance.as_deref(), now);
+            new().create(&posting, &event).await?;
+        }
+        (Write::Count { name, count }, Form::Core) => {
+            let patch = json!({ "count": count, "lastTimestamp": stamp(now) });
+            core().patch(name, &patching, &Patch::Merge(&patch)).await?;
+        }
+        (Write::Count { name, count }, Form::Events { .. }) => {
+            let series = json!({ "count": count, "lastObservedTime": MicroTime(now) });
+            new().patch(name, &patching, &Patch::Merge(&json!({ "series": series }))).await?;
+        }
     }
+    Ok(())
 }
 
 /// Events about cluster-scoped objects live in the default namespace.

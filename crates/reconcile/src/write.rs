@@ -194,6 +194,11 @@ impl Writer {
         Self { client, leadership, manager: None, patience: PATIENCE }
     }
 
+    /// Writes for a process that is alone.
+    pub fn alone(client: Client) -> Self {
+        Self::new(client, Leadership::alone())
+    }
+
     /// Writes in the name of this field manager.
     pub fn managing(self, manager: &'static str) -> Self {
         Self { manager: Some(manager), ..self }

@@ -5,10 +5,9 @@
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::server::ApiServer;
-use crate::store::{Collection, Stored, WriteError};
+use crate::store::{Collection, Removal, Stored, WriteError};
 
 const LIFETIME: SignedDuration = SignedDuration::from_hours(1);
 
@@ -54,18 +53,28 @@ impl ApiServer {
     pub async fn expire_events(&self) -> usize {
         let now = self.options().clock.now();
         let events = self.store().list(&Collection::new("", "events"), None);
-        let mut removed = 0;
-        for stored in events.iter().filter(|stored| is_stale(stored, now)) {
-            let Ok(last) = serde_json::from_slice::<Value>(&stored.json) else { continue };
-            match self.store().remove(stored.key.clone(), last, stored.revision).await {
-                Ok(_) => removed += 1,
-                // Somebody wrote to it: then it is not stale after all.
-                Err(WriteError::Conflict { .. } | WriteError::Missing) => {}
-                Err(error) => {
-                    tracing::warn!(key = %stored.key, %error, "cannot forget an event");
-                    break;
-                }
+        let stale = events.iter().filter(|stored| is_stale(stored, now));
+        let removals: Vec<Removal> = stale
+            .filter_map(|stored| {
+                let last = serde_json::from_slice(&stored.json).ok()?;
+                Some(Removal { key: stored.key.clone(), last, expected: stored.revision })
+            })
+            .collect();
+        let outcomes = match self.store().remove_all(removals).await {
+            Ok(outcomes) => outcomes,
+            Err(error) => {
+                tracing::warn!(%error, "cannot forget events");
+                return 0;
             }
+        };
+        // An event that somebody wrote to meanwhile is not stale after all.
+        let removed = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
+        let failed = outcomes.into_iter().find_map(|outcome| match outcome {
+            Ok(_) | Err(WriteError::Conflict { .. } | WriteError::Missing) => None,
+            Err(error) => Some(error),
+        });
+        if let Some(error) = failed {
+            tracing::warn!(%error, "cannot forget an event");
         }
         removed
     }

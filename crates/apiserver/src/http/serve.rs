@@ -1,8 +1,8 @@
 //! How does the server meet the network?
 //!
-//! Connections are cheap to open and must stay cheap: handshakes and idleness have a time limit,
-//! heads have a size limit, clients that stop reading are dropped, and the number of connections
-//! is bounded. On shutdown watches end first, so that clients come back to whoever serves next.
+//! Connections are cheap to open and must stay cheap: what a client may hold on to is limited by
+//! [`reconcile::listen`]. On shutdown watches end first, so that clients come back to whoever serves
+//! next. Old events are looked for beside all this, not in its way.
 
 use std::future::Future;
 use std::io;
@@ -10,34 +10,17 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::GracefulShutdown;
-use hyper_util::service::TowerToHyperService;
+use reconcile::listen::{Limits, serve_router};
 use rustls::ServerConfig;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
-use tokio::time::{interval, sleep, timeout};
-use tokio_rustls::TlsAcceptor;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
 
 use super::server::ApiServer;
-use super::stall::Stalling;
 
-/// Open connections; further ones wait to be accepted.
+/// Open connections. All clients of one machine have one address.
 const MAX_CONNECTIONS: usize = 20_000;
-
-/// A client that has not finished its handshake by then is gone.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// How long the next request may take to come. Clients close connections that were idle for 90 s;
-/// were we to close them earlier, a request could be on its way and would be lost.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(100);
-
-/// A client that takes nothing of its answer for this long is gone.
-const STALL_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// Largest request head.
-const MAX_HEAD: usize = 64 << 10;
 
 /// Requests one HTTP/2 connection may have open; clients put all their watches on one.
 const MAX_STREAMS: u32 = 2_000;
@@ -76,93 +59,33 @@ impl ApiServer {
         tls: Option<Arc<ServerConfig>>,
         shutdown: impl Future<Output = ()>,
     ) {
-        let acceptor = tls.map(TlsAcceptor::from);
-        let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-        let graceful = GracefulShutdown::new();
-        let mut sweep = interval(SWEEP_PERIOD);
-        tokio::pin!(shutdown);
-        loop {
-            let accepted = tokio::select! {
-                () = &mut shutdown => break,
-                _ = sweep.tick() => {
-                    self.expire_events().await;
-                    continue;
-                }
-                accepted = accept(&listener, &slots) => accepted,
-            };
-            let (stream, slot) = match accepted {
-                Ok(accepted) => accepted,
-                Err(error) => {
-                    // Out of descriptors, most likely: give others time to close theirs.
-                    tracing::warn!(%error, "cannot accept a connection");
-                    sleep(Duration::from_millis(100)).await;
-                    continue;
-                }
-            };
-            let connection = connection(self.clone(), stream, acceptor.clone(), graceful.watcher());
-            tokio::spawn(async move {
-                connection.await;
-                drop(slot);
-            });
-        }
-        drop(listener);
-        self.close_watches();
-        if timeout(DRAIN_TIMEOUT, graceful.shutdown()).await.is_err() {
-            tracing::warn!("some clients did not take their answers in time");
-        }
+        let limits = Limits {
+            connections: MAX_CONNECTIONS,
+            streams: MAX_STREAMS,
+            drain: DRAIN_TIMEOUT,
+            ..Limits::default()
+        };
+        let stop = CancellationToken::new();
+        // Ends with this function, in the middle of its work if need be.
+        let mut sweeping = JoinSet::new();
+        sweeping.spawn(self.clone().sweep());
+        let router = super::router(self.clone());
+        let serving = serve_router(listener, tls, router, limits, stop.clone());
+        let ending = async {
+            shutdown.await;
+            self.close_watches();
+            stop.cancel();
+        };
+        tokio::join!(serving, ending);
     }
-}
 
-async fn accept(
-    listener: &TcpListener,
-    slots: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
-    let slot = slots.clone().acquire_owned().await.map_err(io::Error::other)?;
-    let (stream, _) = listener.accept().await?;
-    // Answers are small and awaited: send them at once.
-    stream.set_nodelay(true)?;
-    Ok((stream, slot))
-}
-
-async fn connection(
-    server: ApiServer,
-    stream: TcpStream,
-    acceptor: Option<TlsAcceptor>,
-    watcher: hyper_util::server::graceful::Watcher,
-) {
-    let service = TowerToHyperService::new(super::router(server));
-    let mut builder = Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(IDLE_TIMEOUT)
-        .max_buf_size(MAX_HEAD);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(MAX_STREAMS)
-        .max_header_list_size(u32::try_from(MAX_HEAD).unwrap_or(u32::MAX))
-        .keep_alive_interval(Duration::from_secs(30));
-    let stream = Stalling::new(stream, STALL_TIMEOUT);
-    let result = match acceptor {
-        None => {
-            let io = TokioIo::new(stream);
-            watcher.watch(builder.serve_connection(io, service).into_owned()).await
+    /// Forgets old events, again and again.
+    async fn sweep(self) {
+        let mut period = interval(SWEEP_PERIOD);
+        period.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            period.tick().await;
+            self.expire_events().await;
         }
-        Some(acceptor) => {
-            let stream = match timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
-                Ok(Ok(stream)) => stream,
-                Ok(Err(error)) => {
-                    tracing::debug!(%error, "a client did not finish its handshake");
-                    return;
-                }
-                Err(_) => return,
-            };
-            let io = TokioIo::new(stream);
-            watcher.watch(builder.serve_connection(io, service).into_owned()).await
-        }
-    };
-    if let Err(error) = result {
-        tracing::debug!(%error, "a connection ended early");
     }
 }

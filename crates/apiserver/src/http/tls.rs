@@ -5,9 +5,8 @@
 //! files are readable by their owner only. The authority stays as long as it is valid; the serving
 //! certificate is renewed when it expires or when the server gets new names.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -290,20 +289,14 @@ fn write_pair(dir: &Path, name: &str, pair: &Pair) -> Result<(), CredentialError
 
 /// Replaces a file in one step; it is readable by its owner only from the first byte on.
 fn write(path: &Path, text: &str) -> Result<(), CredentialError> {
-    let attempt = || -> io::Result<()> {
-        let draft = path.with_extension("new");
-        let mut file =
-            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
-        file.set_permissions(fs::Permissions::from_mode(0o600))?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&draft, path)
-    };
-    attempt().map_err(|source| CredentialError::Write { path: path.to_owned(), source })
+    let replaced = reconcile::file::replace(path, text.as_bytes());
+    replaced.map_err(|source| CredentialError::Write { path: path.to_owned(), source })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
     use crate::http::source::RandomIds;
 

@@ -24,7 +24,7 @@ use super::{
 
 /// Callers wait for a place when this many writes are queued.
 const QUEUE: usize = 256;
-const BATCH_WRITES: usize = 512;
+pub(super) const BATCH_WRITES: usize = 512;
 const BATCH_BYTES: usize = 16 << 20;
 
 #[derive(Debug)]
@@ -37,7 +37,8 @@ pub(super) struct Write {
 
 #[derive(Debug)]
 enum Command {
-    Write(Write),
+    /// What is handed over together goes into one batch.
+    Write(Vec<Write>),
     Shutdown,
 }
 
@@ -58,9 +59,9 @@ impl Writer {
         Ok(Self { commands: Some(sender), thread: Some(thread) })
     }
 
-    pub(super) async fn send(&self, write: Write) -> Result<(), WriteError> {
+    pub(super) async fn send(&self, writes: Vec<Write>) -> Result<(), WriteError> {
         let commands = self.commands.as_ref().ok_or(WriteError::Closed)?;
-        commands.send(Command::Write(write)).await.map_err(|_| WriteError::Closed)
+        commands.send(Command::Write(writes)).await.map_err(|_| WriteError::Closed)
     }
 
     /// Finishes what is queued, then stops.
@@ -107,9 +108,9 @@ impl Loop {
         let mut bytes = 0_usize;
         let mut next = Some(first);
         while let Some(command) = next {
-            let Command::Write(write) = command else { return (batch, true) };
-            bytes = bytes.saturating_add(write.body.len());
-            batch.push(write);
+            let Command::Write(writes) = command else { return (batch, true) };
+            bytes = writes.iter().fold(bytes, |sum, write| sum.saturating_add(write.body.len()));
+            batch.extend(writes);
             if batch.len() >= BATCH_WRITES || bytes >= BATCH_BYTES {
                 break;
             }
@@ -150,5 +151,39 @@ impl Loop {
 impl Drop for Loop {
     fn drop(&mut self) {
         self.shared.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::{Collection, Limits, key::Revision};
+    use super::*;
+
+    #[test]
+    fn what_is_handed_over_together_is_one_batch() {
+        let limits = Limits::default();
+        let shared = Arc::new(Shared::new(State::empty(), limits.clone()));
+        let (sender, commands) = mpsc::channel(QUEUE);
+        let mut writer = Loop { shared, disk: None, commands };
+        let events = Collection::new("", "events");
+        let mut outcomes = Vec::new();
+        let mut write = |name: &str, intent| {
+            let (answer, outcome) = oneshot::channel();
+            outcomes.push(outcome);
+            let body = Body::new(json!({}), limits.object_bytes).unwrap();
+            Write { key: Key::new(&events, "default", name), intent, body, answer }
+        };
+        let some = (0..400).map(|number| write(&number.to_string(), Intent::Create)).collect();
+        let more = vec![write("more", Intent::Create)];
+        sender.try_send(Command::Write(more)).unwrap();
+        let (batch, _) = writer.gather(Command::Write(some));
+        assert_eq!(batch.len(), 401, "and what was waiting with it");
+        writer.carry_out(batch);
+        for outcome in &mut outcomes {
+            assert!(outcome.try_recv().unwrap().is_ok());
+        }
+        assert_eq!(writer.shared.state().revision, Revision(402));
     }
 }

@@ -19,10 +19,9 @@ use std::time::Duration;
 
 use hyper::body::Incoming;
 use hyper::{Method, Request, StatusCode};
+use reconcile::listen::{self, Answers, Reply};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
-
-use crate::listener::{self, Answers, Reply};
 
 const ROOT: &str = "/debug/pprof";
 const LONGEST: u64 = 300;
@@ -52,11 +51,11 @@ impl Default for Profiles {
 impl Answers for Profiles {
     async fn answer(&self, request: Request<Incoming>) -> Reply {
         if request.method() != Method::GET {
-            return listener::text(StatusCode::METHOD_NOT_ALLOWED, "send GET");
+            return listen::text(StatusCode::METHOD_NOT_ALLOWED, "send GET");
         }
         let path = request.uri().path().trim_end_matches('/');
         let Some(what) = path.strip_prefix(ROOT).map(|rest| rest.trim_start_matches('/')) else {
-            return listener::text(StatusCode::NOT_FOUND, format!("look under {ROOT}/"));
+            return listen::text(StatusCode::NOT_FOUND, format!("look under {ROOT}/"));
         };
         let shown = match what {
             "" => Ok(INDEX.to_owned()),
@@ -65,19 +64,19 @@ impl Answers for Profiles {
             "goroutine" | "threadcreate" => threads().map(|threads| list(&threads)),
             "profile" => match seconds(request.uri().query()) {
                 Ok(span) => self.measure(span).await,
-                Err(why) => return listener::text(StatusCode::BAD_REQUEST, why),
+                Err(why) => return listen::text(StatusCode::BAD_REQUEST, why),
             },
             "block" | "mutex" | "trace" | "symbol" => {
                 let text = format!("there is no {what} profile here\n\n{INDEX}");
-                return listener::text(StatusCode::NOT_IMPLEMENTED, text);
+                return listen::text(StatusCode::NOT_IMPLEMENTED, text);
             }
-            _ => return listener::text(StatusCode::NOT_FOUND, INDEX),
+            _ => return listen::text(StatusCode::NOT_FOUND, INDEX),
         };
         match shown {
-            Ok(text) => listener::text(StatusCode::OK, text),
+            Ok(text) => listen::text(StatusCode::OK, text),
             Err(error) => {
                 let text = format!("cannot read /proc/self: {error}\n");
-                listener::text(StatusCode::INTERNAL_SERVER_ERROR, text)
+                listen::text(StatusCode::INTERNAL_SERVER_ERROR, text)
             }
         }
     }

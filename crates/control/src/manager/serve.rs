@@ -24,11 +24,11 @@ use kube::Api;
 use overcommit::explain;
 use prometheus::proto::MetricFamily;
 use prometheus::{IntGauge, Registry};
+use reconcile::listen::{self, Answers, Reply};
+use reconcile::metrics;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::exposition;
-use crate::listener::{self, Answers, Reply};
 use crate::webhook::Readiness;
 use crate::{Shared, node_resource};
 
@@ -47,18 +47,18 @@ impl Answers for Health {
             rest.is_some_and(|rest| rest.is_empty() || rest == WEBHOOK_READY_CHECK)
         };
         if is(HEALTHZ) {
-            return listener::text(StatusCode::OK, "ok");
+            return listen::text(StatusCode::OK, "ok");
         }
         if !is(READYZ) {
-            return listener::text(StatusCode::NOT_FOUND, "no such check");
+            return listen::text(StatusCode::NOT_FOUND, "no such check");
         }
         if self.webhooks.as_ref().is_none_or(Readiness::is_ready) {
-            return listener::text(StatusCode::OK, "ok");
+            return listen::text(StatusCode::OK, "ok");
         }
         let body = format!(
             "[-]{WEBHOOK_READY_CHECK} failed: caches, certificates or webhook configurations are not in order yet\n"
         );
-        listener::text(StatusCode::SERVICE_UNAVAILABLE, body)
+        listen::text(StatusCode::SERVICE_UNAVAILABLE, body)
     }
 }
 
@@ -90,7 +90,7 @@ impl Answers for Metrics {
             return self.explain(request).await;
         }
         if request.method() != Method::GET {
-            return listener::text(StatusCode::METHOD_NOT_ALLOWED, "send GET");
+            return listen::text(StatusCode::METHOD_NOT_ALLOWED, "send GET");
         }
         if let Some(node) = request.uri().path().strip_prefix(DEBUG_NODE_RESOURCE) {
             return self.node(node);
@@ -100,12 +100,12 @@ impl Answers for Metrics {
             INTERNAL_METRICS => |name| !is_library(name),
             EXTERNAL_METRICS => |_| false,
             ALL_METRICS => |_| true,
-            _ => return listener::text(StatusCode::NOT_FOUND, "no such page"),
+            _ => return listen::text(StatusCode::NOT_FOUND, "no such page"),
         };
         self.leads.set(self.shared.leadership.is_held().into());
         let families = self.registry.gather().into_iter();
         let families: Vec<MetricFamily> = families.filter(|family| shows(family.name())).collect();
-        exposition::page(&families, names::ALL.iter().filter(|metric| shows(metric.name)))
+        metrics::page(&families, names::ALL.iter().filter(|metric| shows(metric.name)))
     }
 }
 
@@ -114,7 +114,7 @@ impl Metrics {
     async fn explain(&self, request: Request<Incoming>) -> Reply {
         let Some(webhooks) = &self.webhooks else {
             let text = "webhooks are switched off; see the gate WebhookFramework\n";
-            return listener::text(StatusCode::NOT_FOUND, text);
+            return listen::text(StatusCode::NOT_FOUND, text);
         };
         let query = request.uri().query().unwrap_or_default().to_owned();
         let asked = |name: &str| {
@@ -123,7 +123,7 @@ impl Metrics {
         };
         let method = request.method().clone();
         let pod = match method {
-            Method::POST => match listener::body(request).await {
+            Method::POST => match listen::body(request).await {
                 Ok(body) => serde_json::from_slice::<Value>(&body)
                     .map_err(|error| (StatusCode::BAD_REQUEST, format!("no JSON: {error}\n"))),
                 Err(status) => Err((status, format!("{status}\n"))),
@@ -136,18 +136,18 @@ impl Metrics {
         };
         let pod = match pod {
             Ok(pod) => pod,
-            Err((status, why)) => return listener::text(status, why),
+            Err((status, why)) => return listen::text(status, why),
         };
         let named = pod.pointer("/metadata/namespace").and_then(Value::as_str);
         let namespace = named.map(str::to_owned).or_else(|| asked("namespace"));
         let namespace = namespace.filter(|own| !own.is_empty()).unwrap_or_else(|| "default".into());
         match webhooks.explain(&pod, &namespace) {
             Some(found) => {
-                listener::reply(StatusCode::OK, "application/json", found.to_string().into())
+                listen::reply(StatusCode::OK, "application/json", found.to_string().into())
             }
             None => {
                 let text = "not ready: still learning what is in the cluster\n";
-                listener::text(StatusCode::SERVICE_UNAVAILABLE, text)
+                listen::text(StatusCode::SERVICE_UNAVAILABLE, text)
             }
         }
     }
@@ -168,7 +168,7 @@ impl Metrics {
     fn node(&self, name: &str) -> Reply {
         let Some(in_force) = self.shared.configs.latest() else {
             let text = "not ready: the configuration has not been read yet";
-            return listener::text(StatusCode::SERVICE_UNAVAILABLE, text);
+            return listen::text(StatusCode::SERVICE_UNAVAILABLE, text);
         };
         let now = self.shared.clock.now();
         let found = self.shared.caches.with(|world| {
@@ -176,7 +176,7 @@ impl Metrics {
             Some((plan, world.get(name)?.node.as_ref()?.meta.clone()))
         });
         let Some((plan, meta)) = found else {
-            return listener::text(StatusCode::NOT_FOUND, format!("no such node: {name:?}\n"));
+            return listen::text(StatusCode::NOT_FOUND, format!("no such node: {name:?}\n"));
         };
         let view = in_force.config.for_node(&meta);
         let body = json!({
@@ -185,6 +185,6 @@ impl Metrics {
             "batch": explain::batch(&plan.why, &view),
             "mid": explain::mid(&plan.why, &view),
         });
-        listener::reply(StatusCode::OK, "application/json", Bytes::from(body.to_string()))
+        listen::reply(StatusCode::OK, "application/json", Bytes::from(body.to_string()))
     }
 }

@@ -21,6 +21,8 @@ use hyper::body::Incoming;
 use hyper::{Method, Request, StatusCode};
 use prometheus::Registry;
 use reconcile::elect::Leadership;
+use reconcile::listen::{self, Answers, Reply};
+use reconcile::metrics;
 use sched::model::ResourceId;
 use sched::scheduler::Scheduler;
 use sched::snapshot::Phase;
@@ -29,8 +31,6 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::instruments::{self, Instruments};
-use crate::exposition;
-use crate::listener::{self, Answers, Reply};
 
 /// Ours: why a pod waits, or why it is where it is.
 const PODS: &str = "/apis/v1/pods/:namespace/:name";
@@ -117,15 +117,15 @@ pub(super) struct Debug {
 impl Answers for Debug {
     async fn answer(&self, request: Request<Incoming>) -> Reply {
         if request.method() != Method::GET {
-            return listener::text(StatusCode::METHOD_NOT_ALLOWED, "send GET");
+            return listen::text(StatusCode::METHOD_NOT_ALLOWED, "send GET");
         }
         let path = request.uri().path().trim_end_matches('/');
         match path {
-            "/healthz" | "/livez" => listener::text(StatusCode::OK, "ok"),
-            "/readyz" if *self.is_synced.borrow() => listener::text(StatusCode::OK, "ok"),
+            "/healthz" | "/livez" => listen::text(StatusCode::OK, "ok"),
+            "/readyz" if *self.is_synced.borrow() => listen::text(StatusCode::OK, "ok"),
             "/readyz" => {
                 let text = "[-]informer-sync failed: not everything that exists is known yet\n";
-                listener::text(StatusCode::SERVICE_UNAVAILABLE, text)
+                listen::text(StatusCode::SERVICE_UNAVAILABLE, text)
             }
             "/metrics" => self.metrics(),
             "/configz" => json_reply(StatusCode::OK, &self.configuration),
@@ -171,12 +171,12 @@ impl Debug {
     fn metrics(&self) -> Reply {
         let leads = i64::from(self.leadership.is_held());
         self.instruments.leads.with_label_values(&[self.lease.as_str()]).set(leads);
-        exposition::page(&self.registry.gather(), instruments::known())
+        metrics::page(&self.registry.gather(), instruments::known())
     }
 }
 
 fn json_reply(status: StatusCode, value: &Value) -> Reply {
-    listener::reply(status, "application/json", Bytes::from(value.to_string()))
+    listen::reply(status, "application/json", Bytes::from(value.to_string()))
 }
 
 fn message(status: StatusCode, text: &str) -> Reply {

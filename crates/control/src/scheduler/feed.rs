@@ -108,7 +108,7 @@ async fn follow<K: Told>(client: Client, items: mpsc::Sender<Item>, stop: Cancel
         _ => Config::default(),
     };
     let mut watch = Watch::new(Api::<K>::all(client), config, stop);
-    let (mut differences, mut is_listed) = (Differences::default(), false);
+    let (mut differences, mut is_listed) = (Differences::by_uid(), false);
     while let Some(update) = watch.next().await {
         let is_complete = match &update {
             Heard::Listed => true,

@@ -10,12 +10,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use api::protocol::metric::Metric;
 use api::protocol::metric::scheduler as names;
 use api::protocol::metric::scheduler::inherited as upstream;
-use api::protocol::metric::{Kind, Metric};
-use prometheus::{
-    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry,
-};
+use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Registry};
+use reconcile::metrics::Registrar;
 use sched::lap::{Ending, Lap, Timed};
 use sched::profile::Point;
 use sched::queue::{Hint, event_label};
@@ -61,7 +60,7 @@ pub fn known() -> impl Iterator<Item = &'static Metric> {
 impl Instruments {
     /// Fails when the registry has one of these names already.
     pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let make = Maker(registry);
+        let make = Registrar(registry);
         Ok(Self {
             attempts: make.counters(&upstream::ATTEMPTS)?,
             attempt_duration: make.histograms(&upstream::ATTEMPT_DURATION)?,
@@ -256,45 +255,5 @@ fn ending_word(ending: Ending) -> &'static str {
         Ending::Skip => "Skip",
         Ending::Rejected(Code::Unschedulable) => "Unschedulable",
         Ending::Rejected(Code::Unresolvable) => "UnschedulableAndUnresolvable",
-    }
-}
-
-struct Maker<'a>(&'a Registry);
-
-impl Maker<'_> {
-    fn keep<C: prometheus::core::Collector + Clone + 'static>(
-        &self,
-        collector: C,
-    ) -> Result<C, prometheus::Error> {
-        self.0.register(Box::new(collector.clone()))?;
-        Ok(collector)
-    }
-
-    fn counters(&self, metric: &Metric) -> Result<IntCounterVec, prometheus::Error> {
-        self.keep(IntCounterVec::new(Opts::new(metric.name, metric.help), metric.labels)?)
-    }
-
-    fn counter(&self, metric: &Metric) -> Result<IntCounter, prometheus::Error> {
-        self.keep(IntCounter::with_opts(Opts::new(metric.name, metric.help))?)
-    }
-
-    fn gauges(&self, metric: &Metric) -> Result<IntGaugeVec, prometheus::Error> {
-        self.keep(IntGaugeVec::new(Opts::new(metric.name, metric.help), metric.labels)?)
-    }
-
-    fn histograms(&self, metric: &Metric) -> Result<HistogramVec, prometheus::Error> {
-        self.keep(HistogramVec::new(options(metric), metric.labels)?)
-    }
-
-    fn histogram(&self, metric: &Metric) -> Result<Histogram, prometheus::Error> {
-        self.keep(Histogram::with_opts(options(metric))?)
-    }
-}
-
-fn options(metric: &Metric) -> HistogramOpts {
-    let options = HistogramOpts::new(metric.name, metric.help);
-    match metric.kind {
-        Kind::Histogram(buckets) => options.buckets(buckets.upper_bounds()),
-        Kind::Counter | Kind::Gauge => options,
     }
 }

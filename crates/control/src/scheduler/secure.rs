@@ -30,12 +30,12 @@ use k8s_openapi::api::authorization::v1::{
 use kube::api::PostParams;
 use kube::{Api, Client};
 use parking_lot::Mutex;
+use reconcile::listen::{self, Answers, Reply};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use crate::PATIENCE;
-use crate::listener::{self, Answers, Reply};
 use crate::webhook::certificate::{Bundle, CertificateError, certified_key};
 use crate::webhook::tls::Serving;
 
@@ -161,7 +161,7 @@ impl<A: Answers> Answers for Guard<A> {
         };
         match self.judge(wish).await {
             Ok(()) => self.inner.answer(request).await,
-            Err((status, why)) => listener::text(status, why),
+            Err((status, why)) => listen::text(status, why),
         }
     }
 }

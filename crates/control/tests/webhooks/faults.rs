@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::rig::{Cluster, Faults, NAMESPACE, create, options, pod, ready, start};
+use crate::rig::{Cluster, Faults, LIMIT, NAMESPACE, create, options, pod, ready, start, until};
 
 async fn connect(cluster: &Cluster, address: SocketAddr) -> TlsStream<TcpStream> {
     let secrets: Api<Secret> = Api::namespaced(cluster.client.clone(), NAMESPACE);
@@ -59,6 +59,56 @@ fn review(object: Value) -> Vec<u8> {
 }
 
 const JSON: &str = "\r\nContent-Type: application/json";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_says_nothing_after_the_handshake_is_let_go() {
+    let cluster = Cluster::start().await;
+    let mut options = options();
+    options.webhook.limits.first_byte = Duration::from_millis(200);
+    let manager = ready(cluster.client.clone(), options).await;
+    let mut silent = connect(&cluster, manager.status.webhook_address.expect("webhooks")).await;
+    let mut said = Vec::new();
+    let closed = tokio::time::timeout(LIMIT, silent.read_to_end(&mut said)).await;
+    // Whether with a farewell or without one.
+    let _ = closed.expect("the connection is closed");
+    assert_eq!(said, b"");
+    manager.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pods_are_mutated_though_silent_clients_hold_every_place() {
+    let cluster = Cluster::start().await;
+    let mut options = options();
+    // Nobody is let go for want of time while the test runs.
+    options.webhook.limits.first_byte = LIMIT;
+    options.webhook.limits.handshake = LIMIT;
+    // Fewer than usual, because this process holds both ends.
+    options.webhook.limits.connections = 32;
+    let manager = ready(cluster.client.clone(), options).await;
+    cluster
+        .apply(json!({
+            "apiVersion": "config.koordinator.sh/v1alpha1", "kind": "ClusterColocationProfile",
+            "metadata": {"name": "all"}, "spec": {"selector": {}, "labels": {"tier": "batch"}},
+        }))
+        .await;
+    let pods: Api<Pod> = cluster.api();
+    let is_mutated = |pod: &Pod| pod.metadata.labels.iter().flatten().any(|(key, _)| key == "tier");
+    until("the profile is known", async || {
+        let _ = pods.delete("first", &Default::default()).await;
+        let made = create(&pods, pod("first", json!({}), "", json!({}))).await.ok()?;
+        is_mutated(&made).then_some(())
+    })
+    .await;
+    let address = manager.status.webhook_address.expect("webhooks");
+    let mut silent = Vec::new();
+    for _ in 0..64 {
+        silent.push(TcpStream::connect(address).await.expect("somebody listens"));
+    }
+    let made = create(&pods, pod("second", json!({}), "", json!({}))).await.expect("a pod");
+    assert!(is_mutated(&made), "{made:?}");
+    drop(silent);
+    manager.stop().await;
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn strange_requests_get_the_right_status() {

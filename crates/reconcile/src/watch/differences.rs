@@ -6,11 +6,12 @@ use kube::Resource;
 
 use super::Update;
 
-/// Which object it was: a name may come again, a unique id may not.
+/// Which object it was.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjectId {
     pub namespace: String,
     pub name: String,
+    /// Empty where objects are told apart by name alone.
     pub uid: String,
 }
 
@@ -24,20 +25,31 @@ pub enum Difference<K> {
 /// Turns the lists of a watch into differences, for whoever keeps no objects to compare with.
 ///
 /// Costs one text for each object.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Differences {
+    is_by_uid: bool,
     known: HashSet<Box<str>>,
     /// The objects of the list that is arriving; none between lists.
     arriving: Option<HashSet<Box<str>>>,
 }
 
 impl Differences {
+    /// An object that was made anew under its old name is another one, and the old one is gone.
+    pub fn by_uid() -> Self {
+        Self { is_by_uid: true, known: HashSet::new(), arriving: None }
+    }
+
+    /// An object that was made anew under its old name has changed.
+    pub fn by_name() -> Self {
+        Self { is_by_uid: false, ..Self::by_uid() }
+    }
+
     /// Hands on what an update means for objects.
     pub fn take<K: Resource>(&mut self, update: Update<K>, mut hand: impl FnMut(Difference<K>)) {
         match update {
             Update::Relist => self.arriving = Some(HashSet::new()),
             Update::Applied(object) => {
-                let id = text_of(&object);
+                let id = self.text_of(&object);
                 if let Some(arriving) = &mut self.arriving {
                     arriving.insert(id.clone());
                 }
@@ -45,7 +57,7 @@ impl Differences {
                 hand(Difference::Applied(object));
             }
             Update::Deleted(object) => {
-                let id = text_of(&object);
+                let id = self.text_of(&object);
                 self.known.remove(&id);
                 hand(Difference::Gone(id_of(&id)));
             }
@@ -59,13 +71,14 @@ impl Differences {
             Update::Refused(_) => {}
         }
     }
-}
 
-/// No part of a name has a slash.
-fn text_of(object: &impl Resource) -> Box<str> {
-    let meta = object.meta();
-    let part = |text: &Option<String>| text.clone().unwrap_or_default();
-    format!("{}/{}/{}", part(&meta.namespace), part(&meta.name), part(&meta.uid)).into()
+    /// No part of a name has a slash.
+    fn text_of(&self, object: &impl Resource) -> Box<str> {
+        let meta = object.meta();
+        let part = |text: &Option<String>| text.clone().unwrap_or_default();
+        let uid = if self.is_by_uid { part(&meta.uid) } else { String::new() };
+        format!("{}/{}/{uid}", part(&meta.namespace), part(&meta.name)).into()
+    }
 }
 
 fn id_of(text: &str) -> ObjectId {
@@ -89,7 +102,10 @@ mod tests {
 
     fn brief(differences: &[Difference<Node>]) -> Vec<String> {
         let words = |difference: &Difference<Node>| match difference {
-            Difference::Applied(node) => format!("+{}", text_of(node)),
+            Difference::Applied(node) => {
+                let meta = &node.metadata;
+                format!("+/{}/{}", meta.name.as_deref().unwrap(), meta.uid.as_deref().unwrap())
+            }
             Difference::Gone(id) => format!("-{}/{}", id.name, id.uid),
         };
         differences.iter().map(words).collect()
@@ -97,7 +113,7 @@ mod tests {
 
     #[test]
     fn what_a_second_list_lacks_is_deleted() {
-        let mut differences = Differences::default();
+        let mut differences = Differences::by_uid();
         let mut out = Vec::new();
         for update in [
             Update::Relist,
@@ -117,5 +133,23 @@ mod tests {
         }
         out[1..].sort_by_key(|difference| format!("{difference:?}"));
         assert_eq!(brief(&out), ["+/a/4", "-a/1", "-c/3"]);
+    }
+
+    #[test]
+    fn an_object_made_anew_is_not_gone_for_those_who_know_names() {
+        let mut differences = Differences::by_name();
+        let mut out = Vec::new();
+        for update in [
+            Update::Relist,
+            Update::Applied(node("a", "1")),
+            Update::Applied(node("b", "2")),
+            Update::Listed,
+            Update::Relist,
+            Update::Applied(node("a", "3")),
+            Update::Listed,
+        ] {
+            differences.take(update, |difference| out.push(difference));
+        }
+        assert_eq!(brief(&out), ["+/a/1", "+/b/2", "+/a/3", "-b/"]);
     }
 }

@@ -193,7 +193,7 @@ impl Monitors {
         let api: Api<PartialObjectMeta<DynamicObject>> = Api::all_with(client, &kind.resource);
         let mut watch = Watch::all(api, stop);
         let is_definition = kind.is("apiextensions.k8s.io", "CustomResourceDefinition");
-        let (mut differences, mut is_first) = (Differences::default(), true);
+        let (mut differences, mut is_first) = (Differences::by_uid(), true);
         while let Some(update) = watch.next().await {
             // A list may hold definitions that have come since the kinds were asked for.
             if is_definition && !matches!(update, Update::Relist | Update::Refused(_)) {

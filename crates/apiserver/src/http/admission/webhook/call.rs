@@ -16,6 +16,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use parking_lot::Mutex;
+use reconcile::error::chain;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -214,14 +215,4 @@ fn address(server: &ApiServer, place: &Place) -> Result<(Uri, String), String> {
 fn with_timeout(uri: Uri, seconds: u64) -> Result<Uri, String> {
     let separator = if uri.query().is_some() { '&' } else { '?' };
     format!("{uri}{separator}timeout={seconds}s").parse().map_err(|_| format!("invalid URL {uri}"))
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }
