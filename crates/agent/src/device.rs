@@ -17,8 +17,10 @@ use api::protocol::node::{GPU_MODEL, GPU_VENDOR};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
-use kube::{Api, Client};
+use kube::Client;
+use kube::api::ObjectMeta;
+use reconcile::key::Key;
+use reconcile::write::{WriteError, Writer};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -54,7 +56,7 @@ pub struct Wanted {
 
 /// Publishes until shutdown.
 pub async fn follow(publishing: Publishing, client: Client, shutdown: CancellationToken) {
-    let api: Api<Device> = Api::all(client);
+    let writer = Writer::alone(client);
     let mut told = false;
     publishing.part.ready();
     loop {
@@ -63,7 +65,7 @@ pub async fn follow(publishing: Publishing, client: Client, shutdown: Cancellati
         let found =
             tokio::task::spawn_blocking(move || files::read(&dir)).await.unwrap_or_default();
         let seen = publishing.object.borrow().clone();
-        let written = write(&publishing, &api, &seen, &found).await;
+        let written = write(&publishing, &writer, &seen, &found).await;
         match written {
             Ok(true) => info!(devices = found.len(), "the node's devices were reported"),
             Ok(false) => told = false,
@@ -83,10 +85,10 @@ pub async fn follow(publishing: Publishing, client: Client, shutdown: Cancellati
 /// Says whether something was written.
 async fn write(
     publishing: &Publishing,
-    api: &Api<Device>,
+    writer: &Writer,
     seen: &Seen<Device>,
     found: &[Found],
-) -> kube::Result<bool> {
+) -> Result<bool, WriteError> {
     let name = &publishing.node_name;
     let result = match seen {
         Seen::Waiting => return Ok(false),
@@ -102,17 +104,17 @@ async fn write(
                 owner_references: Some(vec![owner]),
                 ..device.metadata
             };
-            api.create(&PostParams::default(), &device).await.map(drop)
+            writer.create(&device).await.map(drop)
         }
         Seen::Present(known) => {
             let wanted = want(found, &known.spec.devices, Timestamp::now());
             let Some(patch) = patch(known, &wanted) else { return Ok(false) };
-            api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await.map(drop)
+            writer.patch::<Device>(&Key::new("", name), &patch).await.map(drop)
         }
     };
     match result {
         Ok(()) => Ok(true),
-        Err(kube::Error::Api(status)) if status.code == 409 => {
+        Err(error) if error.is_conflict() => {
             debug!("the Device object has changed meanwhile");
             Ok(false)
         }

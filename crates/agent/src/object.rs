@@ -7,13 +7,11 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Instant;
 
-use futures::StreamExt;
-use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Resource};
+use reconcile::watch::One;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, warn};
 
 use crate::health::Part;
 pub(crate) use reconcile::error::chain;
@@ -58,44 +56,22 @@ pub async fn follow<K>(
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
     let kind = K::kind(&());
-    let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
-    let events = watcher(api, config).default_backoff().take_until(shutdown.cancelled_owned());
-    let mut events = std::pin::pin!(events);
-    let mut listed = None;
-    let mut failing = false;
-    let publish = |seen: Seen<K>| {
+    let mut object = One::new(api, &name, shutdown);
+    while let Some(answer) = object.next().await {
+        let seen = match answer {
+            Ok(Some(object)) => Seen::Present(Arc::new(object)),
+            Ok(None) => Seen::Absent { since: Instant::now() },
+            Err(refusal) => {
+                if matches!(*out.borrow(), Seen::Waiting) {
+                    part.lacks(format!("cannot list {kind}: {}", refusal.reason));
+                }
+                continue;
+            }
+        };
         match (&seen, need) {
             (Seen::Absent { .. }, Need::Object) => part.lacks(format!("{kind} {name} is absent")),
             _ => part.ready(),
         }
         out.send_replace(seen);
-    };
-    while let Some(event) = events.next().await {
-        match event {
-            Ok(watcher::Event::Init) => listed = None,
-            Ok(watcher::Event::InitApply(object)) => listed = Some(object),
-            Ok(watcher::Event::InitDone) => {
-                failing = false;
-                match listed.take() {
-                    Some(object) => publish(Seen::Present(Arc::new(object))),
-                    None => publish(Seen::Absent { since: Instant::now() }),
-                }
-            }
-            Ok(watcher::Event::Apply(object)) => {
-                failing = false;
-                publish(Seen::Present(Arc::new(object)));
-            }
-            Ok(watcher::Event::Delete(_)) => publish(Seen::Absent { since: Instant::now() }),
-            Err(error) => {
-                if std::mem::replace(&mut failing, true) {
-                    debug!(%kind, name, %error, "still cannot watch");
-                } else {
-                    warn!(%kind, name, error = chain(&error), "cannot watch; what is known stays");
-                }
-                if matches!(*out.borrow(), Seen::Waiting) {
-                    part.lacks(format!("cannot list {kind}: {}", chain(&error)));
-                }
-            }
-        }
     }
 }

@@ -50,8 +50,6 @@ pub enum RunError {
     Ledger(#[from] crate::act::switch::SwitchError),
     #[error("part {name} ended unexpectedly")]
     Ended { name: &'static str },
-    #[error("cannot serve metrics and health")]
-    Serve(#[source] io::Error),
 }
 
 /// Runs the agent until shutdown.

@@ -12,6 +12,7 @@ use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use reconcile::listen::{self, Limits};
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -35,12 +36,8 @@ pub struct Shown {
 }
 
 /// Serves until shutdown.
-pub async fn serve(
-    listener: TcpListener,
-    shown: Shown,
-    shutdown: CancellationToken,
-) -> std::io::Result<()> {
-    axum::serve(listener, router(shown)).with_graceful_shutdown(shutdown.cancelled_owned()).await
+pub async fn serve(listener: TcpListener, shown: Shown, shutdown: CancellationToken) {
+    listen::serve_router(listener, None, router(shown), Limits::of_pages(), shutdown).await;
 }
 
 fn router(shown: Shown) -> Router {

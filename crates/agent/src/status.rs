@@ -15,8 +15,10 @@ use std::time::{Duration, Instant};
 use api::kind::NodeMetric;
 use api::kind::node_metric::NodeMetricStatus;
 use jiff::Timestamp;
+use kube::Client;
 use kube::api::PostParams;
-use kube::{Api, Client};
+use reconcile::key::Key;
+use reconcile::write::Writer;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
@@ -79,7 +81,7 @@ impl Written {
 
 /// Reports until shutdown.
 pub async fn follow(mut reporting: Reporting, client: Client, shutdown: CancellationToken) {
-    let api: Api<NodeMetric> = Api::all(client);
+    let writer = Writer::alone(client).waiting(TIMEOUT);
     let mut cadence = Cadence::new(reporting.settings);
     let mut failing = false;
     loop {
@@ -102,7 +104,7 @@ pub async fn follow(mut reporting: Reporting, client: Client, shutdown: Cancella
             Due::Later => continue,
         };
         let report = reporting.assemble(now);
-        let written = reporting.write(&api, object.clone(), &report, &shutdown).await;
+        let written = reporting.write(&writer, object.clone(), &report, &shutdown).await;
         reporting.exposition.count(&NODE_METRIC_WRITES, &[written.word()]);
         match written {
             Written::Done => {
@@ -167,7 +169,7 @@ impl Reporting {
     /// Replaces the status; a conflict is tried again with the newer object.
     async fn write(
         &self,
-        api: &Api<NodeMetric>,
+        writer: &Writer,
         seen: Arc<NodeMetric>,
         report: &Report,
         shutdown: &CancellationToken,
@@ -175,15 +177,18 @@ impl Reporting {
         let attempt = async {
             let mut object = NodeMetric::clone(&seen);
             let mut left = CONFLICTS;
+            let (key, params) = (Key::new("", &self.node_name), PostParams::default());
+            let api = writer.api::<NodeMetric>(&key);
             loop {
                 object.status = Some(next_status(object.status.take(), report));
-                match api.replace_status(&self.node_name, &PostParams::default(), &object).await {
+                let sending = api.replace_status(&key.name, &params, &object);
+                match writer.send("replace the status of", "NodeMetric", &key, sending).await {
                     Ok(_) => return Written::Done,
-                    Err(kube::Error::Api(status)) if status.code == 404 => return Written::Gone,
-                    Err(kube::Error::Api(status)) if status.code == 409 && left > 0 => left -= 1,
+                    Err(error) if error.is_missing() => return Written::Gone,
+                    Err(error) if error.is_conflict() && left > 0 => left -= 1,
                     Err(error) => return Written::Failed(chain(&error)),
                 }
-                object = match api.get_opt(&self.node_name).await {
+                object = match writer.get(&key).await {
                     Ok(Some(newer)) => newer,
                     Ok(None) => return Written::Gone,
                     Err(error) => return Written::Failed(chain(&error)),

@@ -1,7 +1,8 @@
 //! What does the console tell Prometheus?
 
 use api::protocol::metric::{Endpoint, Kind, Metric};
-use prometheus::{Encoder, GaugeVec, Opts, Registry, TextEncoder};
+use prometheus::{Encoder, Opts, Registry, TextEncoder};
+use reconcile::metrics::Registrar;
 
 use crate::feed::Feed;
 use crate::model::row::State;
@@ -47,8 +48,7 @@ pub fn text(feed: &Feed) -> Result<String, prometheus::Error> {
     // Exact up to 2^53 milli-cores.
     let cores = |milli: i64| milli as f64 / 1_000.0;
     let set = |metric: Metric, rows: &[(&[&str], f64)]| -> Result<(), prometheus::Error> {
-        let gauge = GaugeVec::new(Opts::new(metric.name, metric.help), metric.labels)?;
-        registry.register(Box::new(gauge.clone()))?;
+        let gauge = Registrar(&registry).float_gauges(&metric)?;
         for (labels, value) in rows {
             gauge.get_metric_with_label_values(labels)?.set(*value);
         }

@@ -20,8 +20,10 @@ mod views;
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
+use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, HeaderName, REFERRER_POLICY,
@@ -31,8 +33,10 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use reconcile::listen::{self, Limits};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::feed::Feed;
@@ -69,7 +73,8 @@ impl Console {
     pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) -> io::Result<()> {
         let is_local = listener.local_addr()?.ip().is_loopback();
         let router = self.router(is_local, shutdown.clone());
-        axum::serve(listener, router).with_graceful_shutdown(shutdown.cancelled_owned()).await
+        listen::serve_router(listener, None, router, Limits::of_pages(), shutdown).await;
+        Ok(())
     }
 
     /// The routes, for a server or for a test.
@@ -101,6 +106,20 @@ impl Console {
     }
 }
 
+/// Longest body of a request, and how long it may take to come.
+const BODY_BYTES: usize = 64 << 10;
+const BODY: Duration = Duration::from_secs(10);
+
+/// A request whose body is here; a client that does not send it gets the word instead.
+async fn received(request: Request) -> Result<Request, StatusCode> {
+    let (parts, body) = request.into_parts();
+    match timeout(BODY, to_bytes(body, BODY_BYTES)).await {
+        Ok(Ok(bytes)) => Ok(Request::from_parts(parts, Body::from(bytes))),
+        Ok(Err(_)) => Err(StatusCode::PAYLOAD_TOO_LARGE),
+        Err(_) => Err(StatusCode::REQUEST_TIMEOUT),
+    }
+}
+
 /// Refuses names that are not ours, and tells browsers what pages may do.
 async fn guard(State(shown): State<Shown>, request: Request, next: Next) -> Response {
     let mut response = match shown.is_local && !is_loopback_name(request.headers()) {
@@ -108,7 +127,10 @@ async fn guard(State(shown): State<Shown>, request: Request, next: Next) -> Resp
             let text = "this console answers to localhost only\n";
             (StatusCode::MISDIRECTED_REQUEST, text).into_response()
         }
-        false => next.run(request).await,
+        false => match received(request).await {
+            Ok(request) => next.run(request).await,
+            Err(status) => status.into_response(),
+        },
     };
     let headers = response.headers_mut();
     let own: [(HeaderName, &'static str); 5] = [

@@ -26,16 +26,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ObjectMeta, 
 use kube::api::{Patch, PatchParams};
 use kube::client::Body;
 use kube::core::Status;
-use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::runtime::events::EventType;
 use kube::{Api, Client, Resource};
 use qos::evict::book::Answer;
+use reconcile::record::{Form, Note, publish};
 use serde_json::json;
 use tracing::{info, warn};
 
 use crate::object::chain;
-
-/// The most that an event's note may hold.
-const NOTE_BYTES: usize = 1_024;
 
 /// A pod by the names that an answer must be about.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -158,21 +156,17 @@ impl Office {
             uid: Some(victim.uid.clone()),
             ..Default::default()
         };
-        let mut end = told.note.len().min(NOTE_BYTES);
-        while !told.note.is_char_boundary(end) {
-            end -= 1;
-        }
-        let event = Event {
-            type_: told.type_,
-            reason: told.reason.to_owned(),
-            note: told.note.get(..end).map(str::to_owned),
-            action: action::EVICTING.to_owned(),
-            secondary: None,
+        let note = Note {
+            about,
+            component: source::QOS_MANAGER.into(),
+            is_warning: told.type_ == EventType::Warning,
+            reason: told.reason.into(),
+            action: Some(action::EVICTING.into()),
+            text: told.note.to_owned(),
+            repeats: false,
         };
-        let controller = source::QOS_MANAGER.to_owned();
-        let reporter = Reporter { controller, instance: Some(self.node.clone()) };
-        let recorder = Recorder::new(self.client.clone(), reporter);
-        match tokio::time::timeout(self.patience, recorder.publish(&event, &about)).await {
+        let form = Form::Events { instance: Some(self.node.clone()) };
+        match tokio::time::timeout(self.patience, publish(&self.client, &form, &note)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
                 info!(pod = victim.name, error = chain(&error), "cannot write an event");

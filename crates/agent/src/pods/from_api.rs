@@ -2,18 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use futures::StreamExt;
 use groups::Layout;
 use k8s_openapi::api::core::v1::Pod;
-use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
+use reconcile::watch::{Config, Update, Watch};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, warn};
 
 use super::read::{NodePod, read};
 use super::{Pods, next};
-use crate::object::chain;
 
 /// What the watch has brought so far; `None` until the first whole list.
 pub type FromApi = watch::Sender<Option<Pods>>;
@@ -28,42 +25,26 @@ pub async fn follow(
     out: FromApi,
     shutdown: CancellationToken,
 ) {
-    let config = watcher::Config::default().fields(&format!("spec.nodeName={node}"));
-    let events = watcher(Api::<Pod>::all(client), config).default_backoff();
-    let mut events = std::pin::pin!(events.take_until(shutdown.cancelled_owned()));
+    let config = Config::default().fields(&format!("spec.nodeName={node}"));
+    let mut watch = Watch::new(Api::<Pod>::all(client), config, shutdown);
     // By the API server's own uid, which a mirror pod does not share with its cgroup.
     let mut known: BTreeMap<String, NodePod> = BTreeMap::new();
-    let mut listing: Option<BTreeMap<String, NodePod>> = None;
-    let mut failing = false;
-    while let Some(event) = events.next().await {
-        match event {
-            Ok(watcher::Event::Init) => listing = Some(BTreeMap::new()),
-            Ok(watcher::Event::InitApply(pod)) => {
-                if let Some(listing) = &mut listing {
-                    listing.extend(entry(&pod, &layout));
-                }
-                continue;
+    let mut arriving: Option<BTreeMap<String, NodePod>> = None;
+    while let Some(update) = watch.next().await {
+        match update {
+            Update::Relist => arriving = Some(BTreeMap::new()),
+            Update::Applied(pod) => {
+                arriving.as_mut().unwrap_or(&mut known).extend(entry(&pod, &layout))
             }
-            Ok(watcher::Event::InitDone) => {
-                known = listing.take().unwrap_or_default();
-            }
-            Ok(watcher::Event::Apply(pod)) => known.extend(entry(&pod, &layout)),
-            Ok(watcher::Event::Delete(pod)) => {
+            Update::Listed => known = arriving.take().unwrap_or_default(),
+            Update::Deleted(pod) => {
                 known.remove(pod.metadata.uid.as_deref().unwrap_or_default());
             }
-            Err(error) => {
-                if std::mem::replace(&mut failing, true) {
-                    debug!(%error, "still cannot watch pods");
-                } else {
-                    warn!(error = chain(&error), "cannot watch pods; those known stay");
-                }
-                continue;
-            }
+            Update::Refused(_) => continue,
         }
-        if listing.is_some() {
+        if arriving.is_some() {
             continue;
         }
-        failing = false;
         let previous = out.borrow().clone().unwrap_or_default();
         let pods = next(&previous, known.values().cloned());
         out.send_replace(Some(pods));

@@ -6,6 +6,7 @@ use groups::Layout;
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
@@ -121,7 +122,7 @@ pub async fn follow(
             }
         }
     }
-    fallback.stop();
+    fallback.end().await;
 }
 
 /// The last known pods will do for a while, and the API server's for longer.
@@ -162,11 +163,13 @@ struct Fallback {
     node: String,
     layout: Layout,
     running: Option<(watch::Receiver<Option<Pods>>, CancellationToken)>,
+    /// The watch that runs, and those that are told to end. Dropping the set ends them.
+    tasks: JoinSet<()>,
 }
 
 impl Fallback {
     fn new(client: Client, node: String, layout: Layout) -> Self {
-        Self { client, node, layout, running: None }
+        Self { client, node, layout, running: None, tasks: JoinSet::new() }
     }
 
     /// Starts the watch and says whether it was not running.
@@ -177,8 +180,8 @@ impl Fallback {
         let (sender, receiver) = watch::channel(None);
         let stop = CancellationToken::new();
         let (client, node, layout) = (self.client.clone(), self.node.clone(), self.layout.clone());
-        // Not detached: it ends with its token, which `stop` and this task's end cancel.
-        tokio::spawn(from_api::follow(client, node, layout, sender, stop.clone()));
+        while self.tasks.try_join_next().is_some() {}
+        self.tasks.spawn(from_api::follow(client, node, layout, sender, stop.clone()));
         self.running = Some((receiver, stop));
         true
     }
@@ -189,6 +192,12 @@ impl Fallback {
         }
     }
 
+    /// Stops the watch and waits until it has ended.
+    async fn end(mut self) {
+        self.stop();
+        while self.tasks.join_next().await.is_some() {}
+    }
+
     /// The next whole list; never while the watch is not running.
     async fn next(&mut self) -> Pods {
         loop {
@@ -197,17 +206,12 @@ impl Fallback {
             };
             if receiver.changed().await.is_err() {
                 self.running = None;
+                warn!("the watch of pods ended by itself; it starts again when it is needed");
                 continue;
             }
             if let Some(pods) = receiver.borrow_and_update().clone() {
                 return pods;
             }
         }
-    }
-}
-
-impl Drop for Fallback {
-    fn drop(&mut self) {
-        self.stop();
     }
 }

@@ -1,7 +1,6 @@
 //! The parts of a running agent.
 
 use std::fmt::Debug;
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +19,6 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::AbortOnDropHandle;
 use tracing::{error, info, warn};
 
 use super::RunError;
@@ -61,7 +59,6 @@ pub(super) struct Agent {
     layout: Layout,
     stop: CancellationToken,
     tasks: JoinSet<&'static str>,
-    serving: Option<AbortOnDropHandle<io::Result<()>>>,
     health: Health,
     exposition: Exposition,
     audit: Audit,
@@ -109,7 +106,6 @@ impl Agent {
             layout,
             stop,
             tasks: JoinSet::new(),
-            serving: None,
             health,
             exposition,
             clock: Clock::start(),
@@ -136,12 +132,6 @@ impl Agent {
 
     /// Waits for shutdown, or for a part that ends before.
     pub(super) async fn wait(&mut self) -> Result<(), RunError> {
-        let serving = async {
-            match &mut self.serving {
-                Some(serving) => serving.await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
             () = self.stop.cancelled() => Ok(()),
             Some(ended) = self.tasks.join_next() => {
@@ -150,14 +140,6 @@ impl Agent {
                 }
                 let name = ended.unwrap_or("that panicked");
                 Err(RunError::Ended { name })
-            }
-            served = serving => {
-                self.serving = None;
-                match served {
-                    Ok(Ok(())) if self.stop.is_cancelled() => Ok(()),
-                    Ok(Err(source)) => Err(RunError::Serve(source)),
-                    _ => Err(RunError::Ended { name: "server" }),
-                }
             }
         }
     }
@@ -182,9 +164,6 @@ impl Agent {
         });
         let all = async {
             while self.tasks.join_next().await.is_some() {}
-            if let Some(serving) = self.serving.take() {
-                let _ = serving.await;
-            }
             threads.await
         };
         match tokio::time::timeout(STOP, all).await {
@@ -451,8 +430,7 @@ impl Agent {
             audit: is_audited.then(|| self.audit.clone()),
             journal: self.journal.clone(),
         };
-        let serving = tokio::spawn(server::serve(listener, shown, self.stop.clone()));
-        self.serving = Some(AbortOnDropHandle::new(serving));
+        self.spawn("server", server::serve(listener, shown, self.stop.clone()));
     }
 
     fn finish_start(&mut self, metrics: Metrics) {

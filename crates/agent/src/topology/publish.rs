@@ -17,8 +17,9 @@ use api::protocol::metric::agent::internal::{
 use api::protocol::metric::status::{FAILED, SUCCEEDED};
 use host::fs::HostFs;
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{Patch, PatchParams, PostParams};
-use kube::{Api, Client};
+use kube::Client;
+use reconcile::key::Key;
+use reconcile::write::Writer;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
@@ -86,7 +87,7 @@ struct State {
 
 /// Publishes until shutdown.
 pub async fn follow(mut publishing: Publishing, client: Client, shutdown: CancellationToken) {
-    let api: Api<NodeResourceTopology> = Api::all(client.clone());
+    let writer = Writer::alone(client.clone());
     let mut state = State {
         machine: None,
         kubelet: None,
@@ -110,7 +111,7 @@ pub async fn follow(mut publishing: Publishing, client: Client, shutdown: Cancel
                     state.local = Some(topology.clone());
                 }
                 if publishing.is_written {
-                    write(&publishing, &api, &topology, &mut state).await;
+                    write(&publishing, &writer, &topology, &mut state).await;
                 }
             }
             Err(reason) => {
@@ -239,12 +240,7 @@ fn count(pools: &CpuSharedPools) -> f64 {
 }
 
 /// Makes the object say what it should, if it does not, and remembers failures.
-async fn write(
-    publishing: &Publishing,
-    api: &Api<NodeResourceTopology>,
-    topology: &Topology,
-    state: &mut State,
-) {
+async fn write(publishing: &Publishing, writer: &Writer, topology: &Topology, state: &mut State) {
     if state.not_before.is_some_and(|at| Instant::now() < at) {
         return;
     }
@@ -256,15 +252,14 @@ async fn write(
             let node = publishing.node.borrow().clone();
             let owner = node.present().and_then(|node| object::owner(node));
             let new = object::create(name, owner, topology);
-            api.create(&PostParams::default(), &new).await.map(drop)
+            writer.create(&new).await.map(drop)
         }
         Seen::Present(known) => {
             let Some(patch) = object::patch(&known, topology) else {
                 state.failures = 0;
                 return;
             };
-            let params = PatchParams::default();
-            api.patch(name, &params, &Patch::Merge(&patch)).await.map(drop)
+            writer.patch::<NodeResourceTopology>(&Key::new("", name), &patch).await.map(drop)
         }
     };
     match written {
@@ -273,7 +268,7 @@ async fn write(
             state.failures = 0;
         }
         // Somebody was faster; the watch brings the newer object.
-        Err(kube::Error::Api(status)) if status.code == 409 => {
+        Err(error) if error.is_conflict() => {
             debug!(node = name, "the topology object has changed meanwhile");
         }
         Err(error) => {
