@@ -29,6 +29,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::warn;
 
 use super::knowledge::{Knowledge, Prepared};
+use super::turns::Turns;
 use crate::admission::profile::{self, Dice};
 use crate::admission::review::{Operation, Request};
 use crate::admission::validate::Demands;
@@ -96,7 +97,7 @@ pub(super) struct Handlers {
     pub(super) binding_decisions: IntCounterVec,
     recent: Mutex<HashMap<String, (Instant, ElasticQuota)>>,
     demands: tokio::sync::Mutex<(Option<Instant>, Demands)>,
-    charging: tokio::sync::Mutex<()>,
+    charging: Turns,
 }
 
 /// A client that can be shown.
@@ -138,7 +139,7 @@ impl Handlers {
             binding_decisions,
             recent: Mutex::default(),
             demands: tokio::sync::Mutex::default(),
-            charging: tokio::sync::Mutex::default(),
+            charging: Turns::default(),
         }
     }
 
@@ -266,7 +267,7 @@ impl Handlers {
         known.1.clone()
     }
 
-    /// Books what the pod asks for on its quota. One pod at a time: fewer of our own conflicts.
+    /// Charges the quota with the pod. One pod of a quota at a time: fewer of our own conflicts.
     async fn charge(&self, request: &Request, prepared: &Prepared) -> Result<(), Denied> {
         let gates = &self.rules.gates;
         let read = |value: &Value| Pod::deserialize(value).ok();
@@ -288,7 +289,7 @@ impl Handlers {
         let mut latest = target.clone();
         let mut paused = Duration::ZERO;
         for _ in 0..=self.rules.charge_retries {
-            let turn = self.charging.lock().await;
+            let turn = self.charging.take(&format!("{namespace}/{name}")).await;
             let Some(used) = charge::charge(&pod, &latest, gates)? else { return Ok(()) };
             if request.is_dry_run() {
                 return Ok(());

@@ -7,7 +7,7 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
-use crate::rig::{Cluster, create, options, pod, ready, until, with_gates};
+use crate::rig::{Cluster, Faults, create, options, pod, ready, until, with_gates};
 
 const PREFIX: &str = "quota.scheduling.koordinator.sh";
 
@@ -87,6 +87,33 @@ async fn pods_are_charged_once_and_tries_are_free() {
     );
     create(&pods, of_team("b", "1")).await.expect("room for one");
     assert_eq!(used().await, "{\"cpu\":\"4\"}");
+    manager.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_quotas_do_not_wait_for_each_other() {
+    let cluster = Cluster::start().await;
+    let (faults, gates) = (Faults::default(), [ManagerGate::EnableQuotaAdmission]);
+    let options = with_gates(options(), &gates);
+    let manager = ready(cluster.client_with(&faults), options).await;
+    let quotas: Api<ElasticQuota> = cluster.api();
+    let pods: Api<Pod> = cluster.api();
+    let of = |quota: &str, name: &str| {
+        let labels = json!({format!("{PREFIX}/name"): quota});
+        pod(name, labels, "", json!({"requests": {"cpu": "1"}}))
+    };
+    for name in ["slow", "quick"] {
+        create(&quotas, quota(name, "", false, "1")).await.expect("a quota");
+        let first = format!("first-{name}");
+        until("the quota is known", async || create(&pods, of(name, &first)).await.ok()).await;
+    }
+    faults.hang_at("/elasticquotas/slow");
+    let (own, slow) = (pods.clone(), of("slow", "second-slow"));
+    let charging = tokio::spawn(async move { create(&own, slow).await.map(drop) });
+    until("one quota is being charged", async || (faults.waiting() > 0).then_some(())).await;
+    create(&pods, of("quick", "second-quick")).await.expect("the other quota is free");
+    assert!(!charging.is_finished(), "the first is still being charged");
+    charging.abort();
     manager.stop().await;
 }
 

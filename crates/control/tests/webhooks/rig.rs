@@ -2,8 +2,8 @@
 
 use std::fmt::Debug;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use api::protocol::gate::{Gates, ManagerGate};
@@ -25,7 +25,14 @@ pub(crate) const NAMESPACE: &str = "koordinator-system";
 
 /// What goes wrong between a manager and its API server.
 #[derive(Clone, Default)]
-pub(crate) struct Faults(Arc<AtomicU8>);
+pub(crate) struct Faults(Arc<AtomicU8>, Arc<Waits>);
+
+/// Requests that wait for ever because of their path.
+#[derive(Default)]
+struct Waits {
+    path: Mutex<Option<String>>,
+    count: AtomicU8,
+}
 
 impl Faults {
     /// No request arrives.
@@ -36,6 +43,25 @@ impl Faults {
     /// Requests wait for ever.
     pub(crate) fn hang(&self) {
         self.0.store(2, Ordering::SeqCst);
+    }
+
+    /// Changes of what is at this path wait for ever.
+    pub(crate) fn hang_at(&self, path: &str) {
+        *self.1.path.lock().unwrap() = Some(path.to_owned());
+    }
+
+    /// How many requests wait because of their path.
+    pub(crate) fn waiting(&self) -> u8 {
+        self.1.count.load(Ordering::SeqCst)
+    }
+
+    async fn wait_at(&self, request: &http::Request<kube::client::Body>) {
+        let path = self.1.path.lock().unwrap().clone();
+        let is_meant = path.is_some_and(|path| request.uri().path().ends_with(&path));
+        if is_meant && request.method() == http::Method::PATCH {
+            self.1.count.fetch_add(1, Ordering::SeqCst);
+            std::future::pending::<()>().await;
+        }
     }
 
     pub(crate) fn heal(&self) {
@@ -83,7 +109,9 @@ impl Cluster {
         let (router, faults) = (router(self.server.clone()), faults.clone());
         let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
             let (mut router, fault) = (router.clone(), faults.0.load(Ordering::SeqCst));
+            let faults = faults.clone();
             async move {
+                faults.wait_at(&request).await;
                 match fault {
                     1 => return Err(tower::BoxError::from("the network is cut")),
                     2 => std::future::pending::<()>().await,
