@@ -85,7 +85,7 @@ pub(crate) fn check(members: &[Member]) -> Vec<String> {
 
 fn check_inside(row: &Row, dependency: &Dependency) -> Option<String> {
     let (user, used) = (row.package, dependency.package.as_str());
-    if used == table::TESTS_ONLY {
+    if used == table::TESTS_ONLY || row.tests_may_use.contains(&used) {
         return (!dependency.for_tests)
             .then(|| format!("{user} uses {used} outside its tests: make it a dev-dependency"));
     }
@@ -190,6 +190,8 @@ mod tests {
             ("control", uses_kube(true, &["client", "runtime"])),
             ("tidepool", uses("clap")),
             ("tidepool", uses("apiserver")),
+            ("control", uses("reconcile")),
+            ("control", uses_for_tests("apiserver")),
             ("xtask", uses("clap")),
             ("sched", uses_for_tests("testkit")),
             ("sched", uses_for_tests("proptest")),
@@ -216,6 +218,11 @@ mod tests {
                 "tidepool",
                 uses("testkit"),
                 "tidepool uses testkit outside its tests: make it a dev-dependency",
+            ),
+            (
+                "control",
+                uses("apiserver"),
+                "control uses apiserver outside its tests: make it a dev-dependency",
             ),
             (
                 "sched",
