@@ -211,7 +211,7 @@ mod tests {
             (
                 "host",
                 uses_for_tests("agent"),
-                "host must not use agent: host may use units, api, groups",
+                "host must not use agent: host may use units, groups",
             ),
             ("xtask", uses("api"), "xtask must not use api: xtask may use units, host"),
             (

@@ -55,13 +55,11 @@ impl Faults {
         self.1.count.load(Ordering::SeqCst)
     }
 
-    async fn wait_at(&self, request: &http::Request<kube::client::Body>) {
+    /// Whether this request waits for ever.
+    fn hangs(&self, request: &http::Request<kube::client::Body>) -> bool {
         let path = self.1.path.lock().unwrap().clone();
         let is_meant = path.is_some_and(|path| request.uri().path().ends_with(&path));
-        if is_meant && request.method() == http::Method::PATCH {
-            self.1.count.fetch_add(1, Ordering::SeqCst);
-            std::future::pending::<()>().await;
-        }
+        is_meant && request.method() == http::Method::PATCH
     }
 
     pub(crate) fn heal(&self) {
@@ -109,9 +107,12 @@ impl Cluster {
         let (router, faults) = (router(self.server.clone()), faults.clone());
         let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
             let (mut router, fault) = (router.clone(), faults.0.load(Ordering::SeqCst));
-            let faults = faults.clone();
+            let (faults, hangs) = (faults.clone(), faults.hangs(&request));
             async move {
-                faults.wait_at(&request).await;
+                if hangs {
+                    faults.1.count.fetch_add(1, Ordering::SeqCst);
+                    std::future::pending::<()>().await;
+                }
                 match fault {
                     1 => return Err(tower::BoxError::from("the network is cut")),
                     2 => std::future::pending::<()>().await,
