@@ -12,8 +12,6 @@ use serde_json::{Value, json};
 
 use super::HollowConfig;
 
-/// Label of a Node that has no machine.
-
 /// Addresses of a node's pods are taken from a range of its own.
 const ADDRESSES_PER_NODE: u32 = 1_024;
 

@@ -47,7 +47,7 @@ impl Faults {
 
     /// Changes of what is at this path wait for ever.
     pub(crate) fn hang_at(&self, path: &str) {
-        *self.1.path.lock().unwrap() = Some(path.to_owned());
+        *self.1.path.lock().expect("no test panics with the path") = Some(path.to_owned());
     }
 
     /// How many requests wait because of their path.
@@ -57,7 +57,7 @@ impl Faults {
 
     /// Whether this request waits for ever.
     fn hangs(&self, request: &http::Request<kube::client::Body>) -> bool {
-        let path = self.1.path.lock().unwrap().clone();
+        let path = self.1.path.lock().expect("no test panics with the path").clone();
         let is_meant = path.is_some_and(|path| request.uri().path().ends_with(&path));
         is_meant && request.method() == http::Method::PATCH
     }
