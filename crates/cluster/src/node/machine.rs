@@ -43,14 +43,20 @@ impl Machine {
 }
 
 impl Pressure {
-    /// Below 100 MiB of memory, 5 % of the disk or 5 % of the process numbers.
+    /// Below 100 MiB of memory, 5 % of the process numbers, or 5 % and 5 GiB of the disk: a large disk
+    /// that is nearly full still has room for pods.
     pub(crate) fn look(state_dir: &Path) -> Self {
         const LEAST_MEMORY: Bytes = Bytes::from_mib(100);
         let memory = meminfo("MemAvailable").is_some_and(|available| available < LEAST_MEMORY);
-        let disk = storage(state_dir).is_some_and(|(total, free)| free.0 < total.0 / 20);
+        let disk = storage(state_dir).is_some_and(|(total, free)| is_short(total, free));
         let pids = pid_numbers().is_some_and(|(used, most)| used > most - most / 20);
         Self { memory, disk, pids }
     }
+}
+
+fn is_short(total: Bytes, free: Bytes) -> bool {
+    const LEAST_DISK: Bytes = Bytes::from_gib(5);
+    free.0 < total.0 / 20 && free < LEAST_DISK
 }
 
 fn read(path: impl AsRef<Path>) -> String {
@@ -141,6 +147,15 @@ fn pretty_name(os_release: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_large_disk_that_is_nearly_full_still_has_room() {
+        let gib = Bytes::from_gib;
+        assert!(!is_short(gib(2_000), gib(90)));
+        assert!(is_short(gib(2_000), gib(4)));
+        assert!(!is_short(gib(20), gib(2)));
+        assert!(is_short(gib(20), Bytes::from_mib(900)));
+    }
 
     #[test]
     fn meminfo_is_in_kib() {
