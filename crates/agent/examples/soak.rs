@@ -19,15 +19,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
-use agent::collect::CollectThread;
+use agent::clock::Clock;
+use agent::collect::{CollectSettings, CollectThread};
+use agent::node_state::{NodeState, SharedNodeState};
 use agent::series::{Measure, Subject};
-use agent::view::{
-    Clock, CollectSettings, ContainerState, ContainerView, PodPhase, PodView, SharedWorld, World,
-};
 use api::priority::PriorityClass;
 use api::qos::{KubeQos, QosClass};
 use arc_swap::ArcSwap;
 use groups::CgroupPath;
+use qos::node::{Container, ContainerState, Pod as NodePod, PodPhase, next};
 use sandbox::Sandbox;
 
 const PODS: u64 = 110;
@@ -45,18 +45,18 @@ const FEWEST_SAMPLED: usize = 80;
 fn main() -> ExitCode {
     let seconds = env::args().nth(1).map_or(1200, |text| text.parse().expect("seconds"));
     let sandbox = Sandbox::new("soak").expect("control groups, as root");
-    let world = SharedWorld::new(ArcSwap::from_pointee(World::default()));
+    let state = SharedNodeState::new(ArcSwap::from_pointee(NodeState::default()));
     let settings = CollectSettings {
-        best_effort_cgroup: format!("{}/kubepods/besteffort", sandbox.root.as_str()),
+        best_effort_cgroup: sandbox.root.child("kubepods/besteffort"),
         ..CollectSettings::default()
     };
     let clock = Clock::start();
     let (collectors, metrics) =
-        CollectThread::start(settings, sandbox.tree.clone(), world.clone(), clock)
+        CollectThread::start(settings, sandbox.tree.clone(), state.clone(), clock)
             .expect("a thread");
 
     let mut pods: VecDeque<Pod> = (0..PODS).map(|number| Pod::start(&sandbox, number)).collect();
-    publish(&world, &pods);
+    publish(&state, &pods);
     let mut looks = Vec::new();
     let (start, mut number) = (Instant::now(), PODS);
     while start.elapsed() < Duration::from_secs(seconds) {
@@ -65,9 +65,9 @@ fn main() -> ExitCode {
         pods.push_back(Pod::start(&sandbox, number));
         if number.is_multiple_of(2) {
             old.end(&sandbox);
-            publish(&world, &pods);
+            publish(&state, &pods);
         } else {
-            publish(&world, &pods);
+            publish(&state, &pods);
             old.end(&sandbox);
         }
         number += 1;
@@ -86,7 +86,7 @@ fn main() -> ExitCode {
 
 #[derive(Debug)]
 struct Pod {
-    view: Arc<PodView>,
+    view: NodePod,
     group: CgroupPath,
     process: Child,
 }
@@ -100,28 +100,25 @@ impl Pod {
         let process = Command::new("sleep").arg("3600").spawn().expect("the program sleep");
         sandbox.tree.enter(&container, process.id()).expect("a new group takes a process");
         let group = container.parent().expect("a container is in a pod");
-        let view = PodView {
+        let view = NodePod {
             namespace: "soak".to_owned(),
             name: format!("pod-{number}"),
             uid,
             kube_qos: KubeQos::BestEffort,
             raw_qos: Some(QosClass::Be),
             qos: QosClass::Be,
-            priority: PriorityClass::Batch,
+            priority_class: PriorityClass::Batch,
             phase: PodPhase::Running,
-            is_deleting: false,
-            started: None,
-            requests: Default::default(),
-            batch_requests: Default::default(),
-            cgroup: group.as_str().to_owned(),
-            containers: vec![ContainerView {
+            cgroup: group.clone(),
+            containers: vec![Container {
                 name: "main".to_owned(),
                 id: format!("containerd://{id}"),
-                cgroup: container.as_str().to_owned(),
+                cgroup: container,
                 state: ContainerState::Running,
             }],
+            ..NodePod::default()
         };
-        Self { view: Arc::new(view), group, process }
+        Self { view, group, process }
     }
 
     fn end(mut self, sandbox: &Sandbox) {
@@ -131,9 +128,9 @@ impl Pod {
     }
 }
 
-fn publish(world: &SharedWorld, pods: &VecDeque<Pod>) {
-    let pods = pods.iter().map(|pod| pod.view.clone()).collect();
-    world.store(Arc::new(World { pods, ..World::default() }));
+fn publish(state: &SharedNodeState, pods: &VecDeque<Pod>) {
+    let pods = next(&state.load().pods, pods.iter().map(|pod| pod.view.clone()));
+    state.store(Arc::new(NodeState { pods, ..NodeState::default() }));
 }
 
 /// This process at one moment.

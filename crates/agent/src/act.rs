@@ -12,7 +12,7 @@
 //!
 //! | file | question |
 //! |---|---|
-//! | [`scene`], [`facts`] | what does the cluster want, and what may a strategy look at? |
+//! | [`facts`] | what may a strategy look at? |
 //! | [`strategy`] | what does each strategy want of the kernel? |
 //! | [`rounds`], [`thread`] | who asks them, and how often? |
 //! | [`arbiter`], [`ledger`], [`place`] | how are wishes carried out and taken back? |
@@ -36,7 +36,6 @@ mod network;
 mod place;
 mod reflex;
 pub mod rounds;
-mod scene;
 pub mod strategy;
 pub mod switch;
 pub mod thread;
@@ -50,7 +49,6 @@ pub use self::journal::Journal;
 pub use self::ledger::{Ledger, LedgerError};
 pub use self::reflex::{Grant, IDLE_TICK, Reflex, TICK};
 pub use self::rounds::Rounds;
-pub use self::scene::{NodeScene, Scene, SharedScene, SystemCpus};
 pub use self::thread::ActThread;
 pub use self::wake::Prober;
 pub use self::why::Decision;

@@ -1,7 +1,7 @@
 //! What does this machine do, second by second?
 //!
 //! One thread reads the kernel's files and writes samples into [`Metrics`]. It never waits for the
-//! cluster: at the start of a tick it takes the newest [`World`] and follows it. Time is a value, so tests
+//! cluster: at the start of a tick it takes the newest [`NodeState`] and follows it. Time is a value, so tests
 //! step through days in a moment.
 //!
 //! | task | every | reads |
@@ -29,6 +29,7 @@ mod pressure;
 mod resctrl;
 mod room;
 mod schedule;
+mod settings;
 mod system;
 mod thread;
 
@@ -55,9 +56,11 @@ use self::pods::{Extras, Pods};
 use self::resctrl::CacheMonitor;
 use self::room::Enclosing;
 pub use self::schedule::{Schedule, Task};
+pub use self::settings::CollectSettings;
 pub use self::thread::{CollectThread, Ticks};
+use crate::node_state::NodeState;
+use crate::policy::MemoryPolicy;
 use crate::series::{Measure, Metrics, NodeInfo, StorageInfo, Subject};
-use crate::view::{CollectSettings, MemoryPolicy, World};
 
 /// Disks change rarely, and listing them costs a hundred system calls.
 const SHORTEST_STORAGE_INTERVAL: Duration = Duration::from_secs(60);
@@ -72,7 +75,7 @@ pub struct Collector {
     schedule: Schedule,
     buffer: Buffer,
     scratch: Vec<f64>,
-    world: Arc<World>,
+    state: Arc<NodeState>,
     info: Option<Arc<NodeInfo>>,
     node: Node,
     pods: Pods,
@@ -106,7 +109,7 @@ impl Collector {
             schedule: Schedule::new(tasks(&settings)),
             buffer: Buffer::new(),
             scratch: Vec::new(),
-            world: Arc::default(),
+            state: Arc::default(),
             info: None,
             node: Node::new(fs.clone()),
             pods: Pods::default(),
@@ -139,11 +142,11 @@ impl Collector {
     }
 
     /// Does everything that is due at `now`, and tells whether usage was part of it.
-    pub fn tick(&mut self, now: Duration, world: &Arc<World>) -> bool {
-        if !Arc::ptr_eq(&self.world, world) {
-            self.world = world.clone();
-            self.pods.follow(world, &self.metrics);
-            self.apps.follow(world, &self.metrics);
+    pub fn tick(&mut self, now: Duration, state: &Arc<NodeState>) -> bool {
+        if !Arc::ptr_eq(&self.state, state) {
+            self.state = state.clone();
+            self.pods.follow(state, &self.metrics);
+            self.apps.follow(state, &self.metrics);
         }
         let mut has_usage = false;
         while let Some(task) = self.schedule.take_due(now) {
@@ -209,7 +212,7 @@ impl Collector {
 
     fn usage(&mut self, now: Duration) -> Result<(), Trouble> {
         let Self { tree, buffer, settings, metrics, .. } = self;
-        let counts_cache = self.world.policy.memory == MemoryPolicy::WithPageCache;
+        let counts_cache = self.state.policy.memory == MemoryPolicy::WithPageCache;
         let topology = self.info.as_ref().map(|info| &info.topology);
         let mut pass = pass(tree, buffer, settings, now);
         let node = self.node.tick(&mut pass, topology, metrics, settings.page_cache);

@@ -12,11 +12,11 @@ use tokio::net::TcpListener;
 
 use crate::act;
 use crate::audit;
+use crate::collect::CollectSettings;
 use crate::evict;
 use crate::kubelet;
 use crate::predict::PredictSettings;
 use crate::status::cadence;
-use crate::view::CollectSettings;
 
 /// Everything fixed at start; what changes later comes from the cluster.
 #[derive(Debug)]

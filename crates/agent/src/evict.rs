@@ -29,7 +29,6 @@ use api::metadata::eviction::EvictionNotice;
 use api::protocol::event::{self, audit};
 use api::protocol::gate::{AgentGate, Gates};
 use api::protocol::metric::agent::internal::{POD_EVICTION, POD_EVICTION_DETAIL};
-use groups::CgroupPath;
 use host::cgroup::Tree;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -44,13 +43,14 @@ use tracing::{info, warn};
 use self::inputs::Seen;
 use self::request::{Office, Told, Victim};
 use self::store::{Moment, Store};
-use crate::act::{Journal, SharedScene, Why};
+use crate::act::{Journal, Why};
 use crate::audit::{Audit, Record, Subject};
+use crate::clock::Clock;
 use crate::exposition::Exposition;
 use crate::health::Part;
+use crate::node_state::{NodeState, SharedNodeState};
 use crate::object::chain;
 use crate::series::Metrics;
-use crate::view::Clock;
 
 /// Requests that may be on their way; what comes on top waits for the next round.
 pub const IN_FLIGHT: usize = 8;
@@ -89,7 +89,7 @@ pub struct Evicting {
     pub gates: Gates<AgentGate>,
     /// Between two samples.
     pub sampled_every: Duration,
-    pub scene: SharedScene,
+    pub state: SharedNodeState,
     pub metrics: Metrics,
     pub clock: Clock,
     pub tree: Tree,
@@ -156,18 +156,18 @@ impl Desk {
         let settings = &self.evicting.settings;
         self.evicting.part.beat(settings.interval, Instant::now());
         let moment = self.moment();
-        let scene = self.evicting.scene.load_full();
-        if !self.is_informed(&scene) {
+        let state = self.evicting.state.load_full();
+        if !self.is_informed(&state) {
             return;
         }
-        let rules = self.rules(&scene);
-        let has_notices = || scene.pods.values().any(|pod| pod.departure.notice.is_some());
+        let rules = self.rules(&state);
+        let has_notices = || state.pods.values().any(|pod| pod.eviction.notice.is_some());
         if rules.is_empty() && self.book.is_idle() && !has_notices() {
             self.evicting.journal.decided(NAME, Vec::new(), moment.wall);
             return;
         }
         let seen =
-            Seen::look(&scene, &self.evicting.metrics, &rules, self.evicting.sampled_every, moment);
+            Seen::look(&state, &self.evicting.metrics, &rules, self.evicting.sampled_every, moment);
         let (needs, state) = plan(&seen.inputs(), &rules, &self.state);
         self.state = state;
         if requests.len() >= IN_FLIGHT {
@@ -185,15 +185,15 @@ impl Desk {
 
     /// Whether the cluster and the acting side have been heard. Before that a pod that was asked
     /// by an earlier process would seem to have left, and its notice to be needless.
-    fn is_informed(&self, scene: &crate::act::Scene) -> bool {
+    fn is_informed(&self, state: &NodeState) -> bool {
         let switch = self.evicting.journal.switch();
-        scene.is_complete && (switch.is_on || switch.off_by.is_some())
+        state.is_complete && (switch.is_on || switch.off_by.is_some())
     }
 
     /// None while the agent is switched off.
-    fn rules(&self, scene: &crate::act::Scene) -> Rules {
+    fn rules(&self, state: &NodeState) -> Rules {
         let is_on = self.evicting.journal.switch().is_on;
-        let strategy = scene.slo.spec.resource_used_threshold_with_be.clone();
+        let strategy = state.slo.spec.resource_used_threshold_with_be.clone();
         Rules::new(&strategy.unwrap_or_default(), |feature| {
             is_on && self.evicting.gates.is_on(gate(feature))
         })
@@ -248,9 +248,9 @@ impl Desk {
     }
 
     fn kill(&self, ask: &Ask<String>, victim: Victim, requests: &mut JoinSet<Done>) {
-        let scene = self.evicting.scene.load();
-        let Some(pod) = scene.pods.get(&ask.id) else { return };
-        let (tree, group) = (self.evicting.tree.clone(), CgroupPath::new(&pod.view.cgroup));
+        let state = self.evicting.state.load();
+        let Some(pod) = state.pods.get(&ask.id) else { return };
+        let (tree, group) = (self.evicting.tree.clone(), pod.cgroup.clone());
         let note = format!("{} was asked in vain, and memory runs out: {}", victim.name, ask.why);
         warn!(pod = victim.name, why = %ask.why, "killing a best-effort pod: memory runs out");
         self.record(&victim, &note);
@@ -270,11 +270,11 @@ impl Desk {
         let Done::Asked { id, ask, answer, words } = done else { return };
         let moment = self.moment();
         self.book.take(&id, answer, &self.evicting.settings.manners, moment.now);
-        let scene = self.evicting.scene.load_full();
-        let (namespace, name) = scene
+        let state = self.evicting.state.load_full();
+        let (namespace, name) = state
             .pods
             .get(&id)
-            .map(|pod| (pod.view.namespace.clone(), pod.view.name.clone()))
+            .map(|pod| (pod.namespace.clone(), pod.name.clone()))
             .unwrap_or_default();
         match answer {
             Answer::Leaves => {
@@ -327,7 +327,7 @@ impl Desk {
     fn publish(&mut self, seen: &Seen, rules: &Rules, needs: &[Need<String>], moment: Moment) {
         let noticed: BTreeSet<&String> = self.book.notices().map(|(id, _)| id).collect();
         self.told.retain(|id, _| noticed.contains(id));
-        let slo = &self.evicting.scene.load().slo;
+        let slo = &self.evicting.state.load().slo;
         let whys = why::node(seen, rules, needs, slo);
         let whys = whys.into_iter().chain(self.told.values().cloned()).collect();
         self.evicting.journal.decided(NAME, whys, moment.wall);

@@ -2,6 +2,7 @@
 
 pub mod act;
 pub mod audit;
+pub mod clock;
 pub mod collect;
 pub mod config;
 pub mod device;
@@ -10,6 +11,7 @@ pub mod exposition;
 pub mod health;
 pub mod kubelet;
 pub mod measured;
+pub mod node_state;
 pub mod object;
 pub mod pleg;
 pub mod pods;
@@ -19,13 +21,10 @@ pub mod report;
 mod run;
 pub mod series;
 pub mod server;
-pub mod slo;
 pub mod status;
 pub mod topology;
-pub mod view;
 pub mod waits;
 mod worker;
-pub mod world;
 
 use reconcile::file as durable;
 

@@ -8,24 +8,25 @@ use api::protocol::metric::agent::external::{
 };
 use api::protocol::metric::agent::internal::{NODE_USED_CPU, NODE_USED_MEMORY};
 use host::psi::{Pressure, Stall};
+use qos::node::Pod;
 
 use crate::collect::Task;
 use crate::exposition::{COLLECTOR_FAILURES, Group, SERIES_POINTS};
+use crate::node_state::NodeState;
 use crate::series::{Measure, Metrics, PressureSample, Subject};
-use crate::view::{PodView, World};
 
 /// Values older than this are not shown.
 const FRESH: Duration = Duration::from_secs(10);
 
-/// Reads everything that has a gauge. Objects that are not in the world have none.
-pub fn fill(group: &mut Group, metrics: &Metrics, world: &World, now: Duration) {
+/// Reads everything that has a gauge. Pods that are not on the node have none.
+pub fn fill(group: &mut Group, metrics: &Metrics, state: &NodeState, now: Duration) {
     if let Some(cores) = metrics.recent(Subject::Node, Measure::Cpu, now, FRESH) {
         group.set(&NODE_USED_CPU, &[], cores);
     }
     if let Some(bytes) = metrics.recent(Subject::Node, Measure::Memory, now, FRESH) {
         group.set(&NODE_USED_MEMORY, &[], bytes);
     }
-    for pod in &world.pods {
+    for pod in state.pods.values() {
         fill_pod(group, metrics, pod);
     }
     for used in metrics.facts().cache.iter() {
@@ -53,7 +54,7 @@ pub fn fill(group: &mut Group, metrics: &Metrics, world: &World, now: Duration) 
     }
 }
 
-fn fill_pod(group: &mut Group, metrics: &Metrics, pod: &PodView) {
+fn fill_pod(group: &mut Group, metrics: &Metrics, pod: &Pod) {
     let who = [pod.uid.as_str(), &pod.name, &pod.namespace];
     if let Some(sample) = metrics.pressure(Subject::Pod(&pod.uid)) {
         fill_pressure(group, &POD_PSI, &who, &sample);
@@ -106,28 +107,27 @@ mod tests {
     use std::sync::Arc;
 
     use host::psi::Hundredths;
-    use k8s_openapi::api::core::v1::Pod;
+    use qos::node::{Pod, next};
     use serde_json::json;
 
     use super::*;
     use crate::exposition::Exposition;
-    use crate::pods::read::read;
     use crate::series::{Cpi, Store};
 
-    fn world() -> World {
-        let pod: Pod = serde_json::from_value(json!({
+    fn state() -> NodeState {
+        let pod = serde_json::from_value(json!({
             "metadata": { "namespace": "d", "name": "web", "uid": "u" },
             "status": { "containerStatuses": [{ "name": "c", "containerID": "containerd://ab",
                 "image": "", "imageID": "", "ready": true, "restartCount": 0 }] },
         }))
         .unwrap();
-        let pod = read(&pod, &groups::Layout::one_machine()).unwrap();
-        World { pods: vec![pod.view], ..World::default() }
+        let pod = Pod::read(&pod, &groups::Layout::one_machine()).unwrap();
+        NodeState { pods: next(&Arc::default(), [pod]), ..NodeState::default() }
     }
 
-    fn shown(world: &World, metrics: &Metrics, now: Duration) -> Vec<String> {
+    fn shown(state: &NodeState, metrics: &Metrics, now: Duration) -> Vec<String> {
         let exposition = Exposition::new("n1");
-        exposition.publish("measured", |group| fill(group, metrics, world, now));
+        exposition.publish("measured", |group| fill(group, metrics, state, now));
         let text = exposition.text(None);
         text.lines().filter(|line| line.starts_with("koordlet_")).map(str::to_owned).collect()
     }
@@ -142,7 +142,7 @@ mod tests {
         metrics.lock().set_pressure(Subject::Pod("u"), sample);
         let cpi = Cpi { at: Duration::ZERO, cycles: 200, instructions: 100 };
         metrics.lock().set_cpi(Subject::Container("containerd://ab"), cpi);
-        let lines = shown(&world(), &metrics, Duration::ZERO);
+        let lines = shown(&state(), &metrics, Duration::ZERO);
         let has = |want: &str| assert!(lines.iter().any(|line| line == want), "{want}: {lines:#?}");
         has(
             r#"koordlet_pod_psi{cpu_full_supported="false",node="n1",pod_name="web",pod_namespace="d",pod_uid="u",psi_degree="some",psi_precision="avg10",psi_resource_type="cpu"} 12.34"#,
@@ -151,16 +151,16 @@ mod tests {
             r#"koordlet_container_cpi{container_id="containerd://ab",container_name="c",cpi_field="cycles",node="n1",pod_name="web",pod_namespace="d",pod_uid="u"} 200"#,
         );
         assert_eq!(lines.len(), 5, "{lines:#?}");
-        assert_eq!(shown(&World::default(), &metrics, Duration::ZERO), [""; 0]);
+        assert_eq!(shown(&NodeState::default(), &metrics, Duration::ZERO), [""; 0]);
     }
 
     #[test]
     fn usage_that_is_old_is_not_shown() {
         let metrics = Metrics::new(Store::new(Duration::from_secs(1), 1000));
         metrics.lock().push(Subject::Node, Measure::Cpu, Duration::from_secs(1), 1.5);
-        let world = World::clone(&Arc::default());
+        let state = NodeState::default();
         let line = "koordlet_node_used_cpu_cores{node=\"n1\"} 1.5";
-        assert_eq!(shown(&world, &metrics, Duration::from_secs(5)), [line]);
-        assert_eq!(shown(&world, &metrics, Duration::from_secs(12)), [""; 0]);
+        assert_eq!(shown(&state, &metrics, Duration::from_secs(5)), [line]);
+        assert_eq!(shown(&state, &metrics, Duration::from_secs(12)), [""; 0]);
     }
 }

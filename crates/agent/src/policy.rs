@@ -4,11 +4,44 @@ use std::time::Duration;
 
 use api::kind::node_metric::{CollectPolicy, NodeMetricSpec};
 
-use crate::view::{MemoryPolicy, MetricPolicy};
-
 /// No window is shorter, and no report more frequent.
 const MIN_AGGREGATE: Duration = Duration::from_secs(60);
 const MIN_REPORT: Duration = Duration::from_secs(30);
+
+/// NodeMetric.spec with its defaults and limits applied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MetricPolicy {
+    /// Window of `nodeUsage`, `systemUsage` and `podUsage`; at least a minute.
+    pub aggregate: Duration,
+    /// Time between two reports; at least half a minute.
+    pub report: Duration,
+    /// Windows of the percentiles, in the order they are reported.
+    pub windows: Vec<Duration>,
+    pub memory: MemoryPolicy,
+}
+
+impl Default for MetricPolicy {
+    fn default() -> Self {
+        Self {
+            aggregate: Duration::from_secs(300),
+            report: Duration::from_secs(60),
+            windows: [300, 600, 1800].map(Duration::from_secs).to_vec(),
+            memory: MemoryPolicy::WithoutPageCache,
+        }
+    }
+}
+
+/// What counts as used memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MemoryPolicy {
+    /// `usageWithoutPageCache`.
+    #[default]
+    WithoutPageCache,
+    /// `usageWithHotPageCache`; needs a kernel that finds cold pages.
+    WithHotPageCache,
+    /// `usageWithPageCache`; needs the page-cache collector.
+    WithPageCache,
+}
 
 /// The policy the agent follows.
 pub fn policy(spec: &NodeMetricSpec) -> MetricPolicy {

@@ -19,8 +19,8 @@ use tracing::{debug, warn};
 
 use self::checkpoint::CheckpointDir;
 pub use self::thread::{PredictThread, Prediction};
+use crate::node_state::NodeState;
 use crate::series::{Measure, Metrics, Subject};
-use crate::view::World;
 
 /// The flags of the predictor.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,16 +48,15 @@ impl Default for PredictSettings {
     }
 }
 
-/// What `metrics` say about the pods of `world` in the interval that ends at `now`.
-fn training(metrics: &Metrics, world: &World, now: Duration, interval: Duration) -> Training {
+/// What `metrics` say about the pods of `state` in the interval that ends at `now`.
+fn training(metrics: &Metrics, state: &NodeState, now: Duration, interval: Duration) -> Training {
     let usage = |subject| {
         let p90 = |measure| Some(metrics.summary(subject, measure, now, interval)?.p90);
         Some(Usage { cpu: p90(Measure::Cpu)?, memory: p90(Measure::Memory)? })
     };
-    let pods = world
-        .pods
-        .iter()
-        .filter_map(|pod| Some((pod.uid.clone(), pod.priority, usage(Subject::Pod(&pod.uid))?)));
+    let pods = state.pods.values().filter_map(|pod| {
+        Some((pod.uid.clone(), pod.priority_class, usage(Subject::Pod(&pod.uid))?))
+    });
     Training { node: usage(Subject::Node), pods: pods.collect() }
 }
 
@@ -97,11 +96,11 @@ impl Predictor {
         Self { settings, models, dir, written: BTreeMap::new() }
     }
 
-    /// Takes models back from disk. Files of pods that are not in `world`, files that cannot be read
+    /// Takes models back from disk. Files of pods that are not in `state`, files that cannot be read
     /// and those too old to mean anything are removed.
-    pub fn restore(&mut self, world: &World, now: Timestamp) {
+    pub fn restore(&mut self, state: &NodeState, now: Timestamp) {
         let Some(dir) = self.dir.clone() else { return };
-        let known: BTreeSet<&str> = world.pods.iter().map(|pod| pod.uid.as_str()).collect();
+        let known: BTreeSet<&str> = state.pods.keys().map(String::as_str).collect();
         let names = match dir.names() {
             Ok(names) => names,
             Err(error) => {

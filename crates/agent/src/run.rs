@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! API server ── Node, NodeSLO, NodeMetric, NodeResourceTopology, Device ──┐
-//! kubelet or API server ── pods                                           ├─> World ─> kernel threads
+//! kubelet or API server ── pods                                           ├─> NodeState ─> kernel threads
 //! control groups ── changes ──> pods                                      ┘    (collect, predict, act)
 //!                                                                                            │
 //! NodeMetric.status, NodeResourceTopology, Device, /metrics <────────────────────────────────┘

@@ -3,10 +3,10 @@
 //! A series is a [`Measure`] of a [`Subject`]. Usage of the node, the system, NUMA nodes, the
 //! best-effort tier, pods and host applications is kept for half an hour, because NodeMetric reports
 //! percentiles of that window; containers and throttling for two minutes, because only the newest
-//! values are asked for. Objects that left the [`World`](crate::view::World) are forgotten at once.
+//! values are asked for. Objects that left the [`NodeState`](crate::node_state::NodeState) are forgotten at once.
 //!
 //! Memory is bounded three times: each ring by its window, all of them by the number of objects
-//! on the node, and the whole by [`CollectSettings::max_points`](crate::view::CollectSettings), beyond
+//! on the node, and the whole by [`CollectSettings::max_points`](crate::collect::CollectSettings), beyond
 //! which the oldest points of all series go first and are counted.
 
 mod facts;

@@ -23,13 +23,14 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
+use crate::clock::Clock;
 use crate::exposition::{Exposition, NODE_METRIC_WRITES};
 use crate::health::Part;
+use crate::node_state::SharedNodeState;
 use crate::object::{Seen, chain};
 use crate::predict::Prediction;
 use crate::report::node_metric::{Inputs, Report, assemble};
 use crate::series::{Measure, Metrics, Subject};
-use crate::view::{Clock, SharedWorld};
 use cadence::{Cadence, Due, Load};
 
 /// How often a conflicting write is tried again with the newer object.
@@ -53,7 +54,7 @@ pub struct Reporting {
     pub gauges: bool,
     pub metrics: Metrics,
     pub prediction: Option<Prediction>,
-    pub world: SharedWorld,
+    pub state: SharedNodeState,
     pub clock: Clock,
     pub object: watch::Receiver<Seen<NodeMetric>>,
     pub exposition: Exposition,
@@ -136,21 +137,21 @@ pub async fn follow(mut reporting: Reporting, client: Client, shutdown: Cancella
 impl Reporting {
     /// What the node uses at the moment, and how often that is to be told.
     fn load(&self) -> (Option<Load>, Duration) {
-        let world = self.world.load();
+        let state = self.state.load();
         let now = self.clock.now();
         let mean = |measure| self.metrics.average(Subject::Node, measure, now, LOAD_WINDOW);
         let load = mean(Measure::Cpu).zip(mean(Measure::Memory)).map(|(cpu, memory)| {
-            let capacity = world.node.as_ref().map(|node| node.capacity).unwrap_or_default();
+            let capacity = state.node.as_ref().map(|node| node.capacity).unwrap_or_default();
             Load::new(cpu, memory, capacity)
         });
-        (load, world.policy.report)
+        (load, state.policy.report)
     }
 
     fn assemble(&self, now: Duration) -> Report {
-        let world = self.world.load();
+        let state = self.state.load();
         let report = assemble(&Inputs {
             metrics: &self.metrics,
-            world: &world,
+            state: &state,
             prediction: self.prediction.as_ref(),
             now,
             wall: Timestamp::now(),

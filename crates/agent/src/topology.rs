@@ -31,11 +31,11 @@ use api::metadata::topology::{CpuBasicInfo, CpuInfo, CpuSharedPools, CpuTopology
 use api::protocol::{node, topology as keys};
 use arc_swap::ArcSwapOption;
 use k8s_openapi::api::core::v1::Node;
+use qos::node::Pods;
 use units::{Bytes, CpuLayout, CpuSet};
 
 use crate::kubelet::config::KubeletConfig;
 use crate::kubelet::cpu_state::CpuState;
-use crate::pods::Pods;
 use zones::NumaZone;
 
 /// What the machine itself says.

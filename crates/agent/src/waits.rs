@@ -4,12 +4,11 @@
 //! are left out, for they are there to wait.
 
 use api::decisions::PodWait;
-use api::qos::{KubeQos, QosClass};
 use api::why::Resource;
 use host::psi::{Hundredths, Pressure};
 
+use crate::node_state::NodeState;
 use crate::series::{Metrics, Subject};
-use crate::view::{PodView, World};
 
 /// Less than this share of a minute is everyday life.
 const WORTH: Hundredths = Hundredths(100);
@@ -17,13 +16,13 @@ const WORTH: Hundredths = Hundredths(100);
 const MOST: usize = 20;
 
 /// The worst first; `None` where nobody measures it.
-pub fn waits(metrics: &Metrics, world: &World) -> Option<Vec<PodWait>> {
+pub fn waits(metrics: &Metrics, state: &NodeState) -> Option<Vec<PodWait>> {
     let mut is_measured = false;
     let mut waits = Vec::new();
-    for pod in &world.pods {
+    for pod in state.pods.values() {
         let Some(sample) = metrics.pressure(Subject::Pod(&pod.uid)) else { continue };
         is_measured = true;
-        if is_best_effort(pod) {
+        if pod.is_best_effort() {
             continue;
         }
         let kinds = [
@@ -45,39 +44,34 @@ pub fn waits(metrics: &Metrics, world: &World) -> Option<Vec<PodWait>> {
     is_measured.then_some(waits)
 }
 
-fn is_best_effort(pod: &PodView) -> bool {
-    pod.raw_qos == Some(QosClass::Be) || pod.kube_qos == KubeQos::BestEffort
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
     use host::psi::Stall;
-    use k8s_openapi::api::core::v1::Pod;
+    use qos::node::{Pod, next};
     use serde_json::json;
 
     use super::*;
-    use crate::pods::read::read;
     use crate::series::{PressureSample, Store};
 
-    fn pod(name: &str, qos: &str) -> Arc<PodView> {
-        let pod: Pod = serde_json::from_value(json!({
+    fn pod(name: &str, qos: &str) -> Pod {
+        let pod = serde_json::from_value(json!({
             "metadata": {"namespace": "d", "name": name, "uid": name,
                 "labels": {"koordinator.sh/qosClass": qos}},
             "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
         }))
         .unwrap();
-        read(&pod, &groups::Layout::one_machine()).unwrap().view
+        Pod::read(&pod, &groups::Layout::one_machine()).unwrap()
     }
 
     #[test]
     fn online_pods_that_wait_are_told_and_others_are_not() {
         let metrics = Metrics::new(Store::new(Duration::from_secs(1), 1000));
-        let pods = vec![pod("web", "LS"), pod("calm", "LS"), pod("batch", "BE"), pod("db", "LSR")];
-        let world = World { pods, ..World::default() };
-        assert_eq!(waits(&metrics, &world), None, "nobody measures");
+        let pods = [pod("web", "LS"), pod("calm", "LS"), pod("batch", "BE"), pod("db", "LSR")];
+        let state = NodeState { pods: next(&Arc::default(), pods), ..NodeState::default() };
+        assert_eq!(waits(&metrics, &state), None, "nobody measures");
         let pressure = |avg60: u32| {
             let some = Stall { avg60: Hundredths(avg60), ..Stall::default() };
             Some(Pressure { some, full: None })
@@ -90,7 +84,7 @@ mod tests {
             let sample = PressureSample { at, cpu, memory, io: None };
             metrics.lock().set_pressure(Subject::Pod(name), sample);
         }
-        let found = waits(&metrics, &world).unwrap();
+        let found = waits(&metrics, &state).unwrap();
         let found: Vec<_> =
             found.iter().map(|wait| (wait.pod.as_str(), wait.resource, wait.share)).collect();
         let want = [

@@ -20,9 +20,11 @@ use crate::protocol::resource::{
     ALIASES, BATCH_CPU, BATCH_MEMORY, CPU, HUGEPAGES_PREFIX, MEMORY, MID_CPU, MID_MEMORY,
 };
 
+mod bounds;
 mod device;
 mod rewrite;
 
+pub use bounds::{Bounds, lasting};
 pub use device::check_device_requests;
 pub use rewrite::{ReplaceResources, extended_resource_spec, translate};
 

@@ -16,11 +16,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use agent::act::Prober;
+use agent::collect::CollectSettings;
 use agent::config::{Acting, Groups, KubeletAccess};
 use agent::kubelet::{self, Access, Identity, Trust};
 use agent::predict::PredictSettings;
 use agent::status::cadence;
-use agent::view::CollectSettings;
 use agent::{audit, config};
 use anyhow::{Context, bail};
 use api::protocol::endpoint::agent::{KUBELET_READ_ONLY_PORT, PORT};

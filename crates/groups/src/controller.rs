@@ -1,7 +1,9 @@
 //! Which interface does the kernel offer, and which parts of it?
 
+use serde::{Deserialize, Serialize};
+
 /// The version whose files hold the controllers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Version {
     V1,
     V2,

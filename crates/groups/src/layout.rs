@@ -15,11 +15,12 @@
 use std::fmt;
 
 use api::qos::KubeQos;
+use serde::{Deserialize, Serialize};
 
 use crate::{CgroupPath, ContainerId, Runtime};
 
 /// Who names the groups: kubelet's `cgroupDriver`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Driver {
     Cgroupfs,
     Systemd,
@@ -66,7 +67,7 @@ pub enum Group {
 }
 
 /// How the groups of pods are named on this host.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layout {
     driver: Driver,
     /// Plain names, without `.slice`.

@@ -3,9 +3,18 @@
 use std::fmt;
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
+
 /// A group's path below the root of its hierarchy, without slashes at the ends; empty for the root.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(from = "String")]
 pub struct CgroupPath(String);
+
+impl From<String> for CgroupPath {
+    fn from(path: String) -> Self {
+        Self::new(&path)
+    }
+}
 
 impl CgroupPath {
     /// Takes a path as the kernel or people write it (`/kubepods//burstable/`).
@@ -38,6 +47,12 @@ impl CgroupPath {
             return None;
         }
         Some(self.0.rsplit_once('/').map_or_else(Self::root, |(above, _)| Self(above.to_owned())))
+    }
+
+    /// Whether the group is inside `above`, and not `above` itself.
+    pub fn is_below(&self, above: &Self) -> bool {
+        let rest = self.0.strip_prefix(above.as_str());
+        rest.is_some_and(|rest| !rest.is_empty() && (above.is_root() || rest.starts_with('/')))
     }
 
     /// The last part; `None` for the root.
@@ -92,6 +107,8 @@ mod tests {
         assert!(root.is_root());
         assert_eq!((root.parent(), root.name(), root.parts().count()), (None, None, 0));
         assert_eq!(root.child("a").child("b"), path);
+        assert!(path.is_below(&above) && path.is_below(&root) && !path.is_below(&path));
+        assert!(!CgroupPath::new("ab/c").is_below(&above), "a name that begins alike is another");
         assert_eq!(path.to_string(), "/a/b");
     }
 }

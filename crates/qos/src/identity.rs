@@ -7,6 +7,8 @@
 
 use std::ops::RangeInclusive;
 
+use serde::{Deserialize, Serialize};
+
 /// Who a group belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
@@ -38,9 +40,10 @@ impl Identities {
     }
 }
 
-/// A pod's own wish.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wish {
+/// The identity that a pod's annotation asks for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OwnIdentity {
+    #[default]
     None,
     Off,
     At(i64),
@@ -50,15 +53,15 @@ pub enum Wish {
 pub const RANGE: RangeInclusive<i64> = -1..=2;
 
 /// The identity of a group; `None` is a wish the kernel would refuse, which changes nothing.
-pub fn identity(owner: Owner, identities: &Identities, wish: Wish) -> Option<i64> {
-    if let Wish::At(wish) = wish
-        && !RANGE.contains(&wish)
+pub fn identity(owner: Owner, identities: &Identities, own: OwnIdentity) -> Option<i64> {
+    if let OwnIdentity::At(own) = own
+        && !RANGE.contains(&own)
     {
         return None;
     }
-    let identity = match (owner, wish) {
-        (Owner::Ls, Wish::Off) => None,
-        (Owner::Ls, Wish::At(wish)) => Some(wish),
+    let identity = match (owner, own) {
+        (Owner::Ls, OwnIdentity::Off) => None,
+        (Owner::Ls, OwnIdentity::At(own)) => Some(own),
         (Owner::Lse | Owner::Lsr, _) => identities.lsr,
         (Owner::Guaranteed, _) => identities.lsr.or(identities.ls),
         (Owner::Ls | Owner::Burstable, _) => identities.ls,
@@ -68,7 +71,7 @@ pub fn identity(owner: Owner, identities: &Identities, wish: Wish) -> Option<i64
 }
 
 /// Ways to keep best-effort behind on a kernel without identities.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Mode {
     /// The smallest weight, which the kubelet writes already.
     Weight,
@@ -166,16 +169,16 @@ mod tests {
     fn identities_follow_class_and_wish() {
         let no_lsr = Identities { lsr: None, ..ON };
         let cases = [
-            ("LSE is like LSR", Owner::Lse, ON, Wish::None, Some(2)),
-            ("LS", Owner::Ls, ON, Wish::None, Some(2)),
-            ("LS with a wish", Owner::Ls, ON, Wish::At(1), Some(1)),
-            ("LS that wants none", Owner::Ls, ON, Wish::Off, Some(0)),
-            ("others have no wishes", Owner::Be, ON, Wish::At(2), Some(-1)),
-            ("a wish the kernel refuses", Owner::Be, ON, Wish::At(3), None),
-            ("an unlabelled pod", Owner::Burstable, ON, Wish::None, Some(2)),
-            ("guaranteed without LSR", Owner::Guaranteed, no_lsr, Wish::None, Some(2)),
-            ("a class that is off", Owner::Lsr, no_lsr, Wish::None, Some(0)),
-            ("all off", Owner::Be, Identities::default(), Wish::None, Some(0)),
+            ("LSE is like LSR", Owner::Lse, ON, OwnIdentity::None, Some(2)),
+            ("LS", Owner::Ls, ON, OwnIdentity::None, Some(2)),
+            ("LS with a wish", Owner::Ls, ON, OwnIdentity::At(1), Some(1)),
+            ("LS that wants none", Owner::Ls, ON, OwnIdentity::Off, Some(0)),
+            ("others have no wishes", Owner::Be, ON, OwnIdentity::At(2), Some(-1)),
+            ("a wish the kernel refuses", Owner::Be, ON, OwnIdentity::At(3), None),
+            ("an unlabelled pod", Owner::Burstable, ON, OwnIdentity::None, Some(2)),
+            ("guaranteed without LSR", Owner::Guaranteed, no_lsr, OwnIdentity::None, Some(2)),
+            ("a class that is off", Owner::Lsr, no_lsr, OwnIdentity::None, Some(0)),
+            ("all off", Owner::Be, Identities::default(), OwnIdentity::None, Some(0)),
         ];
         for (name, owner, identities, wish, want) in cases {
             assert_eq!(identity(owner, &identities, wish), want, "{name}");
@@ -251,7 +254,7 @@ mod tests {
             be in proptest::option::of(RANGE),
         ) {
             let identities = Identities { lsr, ls, be }.in_order();
-            let of = |owner| identity(owner, &identities, Wish::None);
+            let of = |owner| identity(owner, &identities, OwnIdentity::None);
             let online = [Owner::Lse, Owner::Lsr, Owner::Ls, Owner::Guaranteed, Owner::Burstable];
             for owner in online.into_iter().filter(|_| be.is_some()) {
                 for below in [Owner::Be, Owner::BestEffort] {

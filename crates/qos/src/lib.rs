@@ -37,6 +37,7 @@ pub mod frame;
 pub mod identity;
 pub mod memory;
 pub mod network;
+pub mod node;
 pub mod pick;
 pub mod suppress;
 pub mod wake;

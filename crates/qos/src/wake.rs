@@ -15,6 +15,7 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
 use units::{CpuSet, Micros, MilliCpu, Percent, Rounding};
 
 use crate::identity::{Kernel, Mode};
@@ -26,14 +27,14 @@ pub const LEAST_SAMPLES: usize = 100;
 pub const IDLE: Percent = Percent(50);
 
 /// How late threads woke up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delays {
     pub p50: Micros,
     pub p99: Micros,
 }
 
 /// What was measured for one mode.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Measured {
     pub mode: Mode,
     pub delays: Delays,
@@ -67,14 +68,14 @@ pub enum Unclear {
 }
 
 /// The mode to use, and why.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
     pub mode: Mode,
     pub why: Why,
 }
 
 /// What the verdict was made of.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Why {
     /// All modes, the safest first.
     pub measured: Vec<Measured>,

@@ -211,7 +211,7 @@ impl Cache {
     /// Groups of pods that are gone, whoever made them: the kernel has few.
     fn remove_orphans(&mut self, facts: &Facts<'_>, resctrl: &Resctrl, wanted: &BTreeSet<&str>) {
         let groups = resctrl.groups().unwrap_or_default();
-        let is_gone = |uid: &str| !facts.scene.pods.values().any(|pod| pod.view.uid == uid);
+        let is_gone = |uid: &str| !facts.cluster.pods.values().any(|pod| pod.uid == uid);
         for group in groups.iter().filter(|group| !wanted.contains(group.name())) {
             if group.name().strip_prefix(OF_POD).is_some_and(is_gone) {
                 self.tell(group.name(), resctrl.remove(group).map_err(CacheError::from));
@@ -305,9 +305,9 @@ fn wanted(facts: &Facts<'_>, machine: &Machine) -> Vec<Wanted> {
     }
     if facts.is_on(AgentGate::Resctrl) {
         all.extend(facts.pods().filter_map(|pod| {
-            let schemata = of_pod(machine, pod.asked.resctrl.as_ref()?)?;
-            let group = Group::new(&format!("{OF_POD}{}", pod.view.uid))?;
-            Some(Wanted { group, schemata, pods: vec![CgroupPath::new(&pod.view.cgroup)] })
+            let schemata = of_pod(machine, pod.annotations.resctrl.as_ref()?)?;
+            let group = Group::new(&format!("{OF_POD}{}", pod.uid))?;
+            Some(Wanted { group, schemata, pods: vec![pod.cgroup.clone()] })
         }));
     }
     all
@@ -343,9 +343,9 @@ fn of_class(
     }
     let pods = facts
         .pods()
-        .filter(|pod| pod.asked.resctrl.is_none() && pod.view.qos != QosClass::System)
-        .filter(|pod| pod.view.qos.strategy_class() == class)
-        .map(|pod| CgroupPath::new(&pod.view.cgroup));
+        .filter(|pod| pod.annotations.resctrl.is_none() && pod.qos != QosClass::System)
+        .filter(|pod| pod.qos.strategy_class() == class)
+        .map(|pod| pod.cgroup.clone());
     Some(Wanted { group: Group::new(name)?, schemata, pods: pods.collect() })
 }
 
@@ -404,7 +404,7 @@ fn explain(facts: &Facts<'_>, wanted: &Wanted) -> Why {
             Part::L3 => i64::from(value.count_ones()),
             _ => i64::try_from(*value).unwrap_or(i64::MAX),
         };
-        let source = facts.scene.slo.setting(&setting);
+        let source = facts.cluster.slo.setting(&setting);
         sum = sum.beside(Amount(amount, Unit::Number), label, source);
     }
     Why {

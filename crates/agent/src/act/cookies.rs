@@ -17,13 +17,13 @@ use api::protocol::gate::AgentGate;
 use api::qos::QosClass;
 use api::strategy::ResourceQos;
 use api::why::{NODE, Resource, Sum, Why};
-use groups::CgroupPath;
 use host::Reading;
 use host::cookies::{Cookie, Cookies, NONE};
 use host::fs::HostFs;
 use qos::claim::Rank;
 use qos::cookies::{Class, Classes, Decision, Pod, Process, Step, Wish as Company, decide, group};
 use qos::identity::{Means, Mode};
+use qos::node::Pod as NodePod;
 use qos::wish::{KernelFile, Wish};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -32,7 +32,6 @@ use tracing::{info, warn};
 use super::facts::Facts;
 use super::strategy::identity;
 use crate::durable;
-use crate::pods::NodePod;
 
 /// Vendor kernels' switches; both are absent on mainline.
 const IDENTITIES: &str = "/proc/sys/kernel/sched_group_identity_enabled";
@@ -156,26 +155,25 @@ impl Jar {
     }
 
     fn find(&self, facts: &Facts<'_>, classes: &Classes) -> Found {
-        let mut pods: Vec<&NodePod> =
-            facts.pods().filter(|pod| !pod.asked.is_virtual_machine).collect();
+        let mut pods: Vec<&NodePod> = facts.pods().filter(|pod| !pod.is_virtual_machine).collect();
         // The oldest first: whose cookie it is must not change when pods come and go.
-        pods.sort_by_key(|pod| (pod.view.started, pod.view.uid.clone()));
+        pods.sort_by_key(|pod| (pod.started, pod.uid.clone()));
         let mut found = Found::default();
         for pod in pods {
             let group = group(&subject(pod), classes);
             if let Some(group) = &group {
-                let about = format!("{}/{}", pod.view.namespace, pod.view.name);
+                let about = format!("{}/{}", pod.namespace, pod.name);
                 found.pods.push((about, group.clone()));
             }
-            for child in facts.children(&CgroupPath::new(&pod.view.cgroup)) {
+            for child in facts.children(&pod.cgroup.clone()) {
                 let Ok(Reading::Value(ids)) = facts.tree.procs(&child) else { continue };
                 // One that has ended meanwhile has no cookie.
                 let of = |id: &u32| Some(Process { id: *id, cookie: self.kernel.get(*id).ok()? });
                 let processes: Vec<Process> = ids.iter().filter_map(of).collect();
                 match &group {
                     Some(group) => {
-                        let container = pod.view.containers.iter();
-                        let mut same = container.filter(|one| one.cgroup == child.as_str());
+                        let container = pod.containers.iter();
+                        let mut same = container.filter(|one| one.cgroup == child);
                         if let Some(container) = same.next() {
                             let shown = shown(pod, &container.name, &container.id, group);
                             found.containers.push((shown, ids));
@@ -285,7 +283,8 @@ impl Jar {
     }
 
     fn explain(&self, facts: &Facts<'_>, found: Found, decision: &Decision, round: &mut Round) {
-        let setting = facts.scene.slo.setting("resource-qos-config.policies.cpuPolicy").to_string();
+        let setting =
+            facts.cluster.slo.setting("resource-qos-config.policies.cpuPolicy").to_string();
         let ours = self.ours();
         if !found.groups.is_empty() {
             let counts = found.groups.iter().map(|(group, processes)| {
@@ -350,9 +349,9 @@ fn why(about: &str, headline: String, bound_by: &str) -> Why {
 
 fn shown(pod: &NodePod, container: &str, id: &str, group: &str) -> Shown {
     Shown {
-        namespace: pod.view.namespace.clone(),
-        pod: pod.view.name.clone(),
-        uid: pod.view.uid.clone(),
+        namespace: pod.namespace.clone(),
+        pod: pod.name.clone(),
+        uid: pod.uid.clone(),
         container: container.to_owned(),
         id: id.to_owned(),
         group: group.to_owned(),
@@ -361,12 +360,12 @@ fn shown(pod: &NodePod, container: &str, id: &str, group: &str) -> Shown {
 }
 
 fn subject(pod: &NodePod) -> Pod<'_> {
-    let is_system = pod.view.raw_qos == Some(QosClass::System);
+    let is_system = pod.raw_qos == Some(QosClass::System);
     Pod {
-        uid: &pod.view.uid,
+        uid: &pod.uid,
         owner: (!is_system).then(|| identity::owner(pod)),
-        group: &pod.asked.core_sched_group,
-        wish: match pod.asked.core_sched_policy {
+        group: &pod.annotations.core_sched_group,
+        wish: match pod.annotations.core_sched_policy {
             None => Company::Group,
             Some(CoreSchedPolicy::Exclusive) => Company::Exclusive,
             Some(CoreSchedPolicy::None) => Company::Anybody,

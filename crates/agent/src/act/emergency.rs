@@ -22,15 +22,15 @@ use host::psi;
 use host::{FileError, Reading};
 use qos::claim::{Bound, Rank, Value};
 use qos::emergency::{self, Decision, Elastic, Rung, Sample, Settings, State, first_to_freeze};
+use qos::node::Pod;
+use qos::node::PodPhase;
 use qos::wish::{Target, Wish};
 use tracing::{debug, info, warn};
 use units::Bytes;
 
-use super::Scene;
+use crate::node_state::NodeState;
 use crate::object::chain;
-use crate::pods::NodePod;
 use crate::series::Metrics;
-use crate::view::PodPhase;
 
 /// How often it looks.
 const LOOK: Duration = Duration::from_millis(250);
@@ -47,7 +47,7 @@ pub(super) struct Sight<'s> {
     pub(super) now: Duration,
     pub(super) tree: &'s Tree,
     pub(super) layout: &'s Layout,
-    pub(super) scene: &'s Scene,
+    pub(super) cluster: &'s NodeState,
     pub(super) metrics: &'s Metrics,
 }
 
@@ -63,8 +63,8 @@ pub(super) struct Looked {
 
 #[derive(Debug, Default)]
 pub(super) struct Emergency {
-    state: State<String>,
-    readers: Vec<(String, CgroupReader)>,
+    state: State<CgroupPath>,
+    readers: Vec<(CgroupPath, CgroupReader)>,
     buffer: Buffer,
     next_look: Duration,
     reclaiming: Option<JoinHandle<Result<(), String>>>,
@@ -76,7 +76,7 @@ pub(super) struct Emergency {
 impl Emergency {
     /// What operators allow; `None` is off.
     fn settings(sight: &Sight<'_>, capacity: Bytes) -> Option<(Settings, bool)> {
-        let NodePolicy { threshold, reaction, .. } = &sight.scene.slo.policy;
+        let NodePolicy { threshold, reaction, .. } = &sight.cluster.slo.policy;
         let settings = Settings { capacity, freeze: reaction.freezes_for() };
         (threshold.enable && reaction.enable).then_some((settings, reaction.dry_run))
     }
@@ -90,7 +90,7 @@ impl Emergency {
         self.finish_reclaim();
         let room = sight.metrics.facts().memory;
         let room = room.filter(|room| room.at.saturating_add(FRESH) >= sight.now);
-        let node = sight.scene.node.as_ref().map(|node| node.view.capacity.memory);
+        let node = sight.cluster.node.as_ref().map(|node| node.capacity.memory);
         let capacity = room.map(|room| room.capacity).or(node).unwrap_or_default();
         let elastic = elastic(sight);
         let settings = Self::settings(sight, capacity).filter(|_| !elastic.is_empty());
@@ -120,14 +120,11 @@ impl Emergency {
     }
 
     /// How long all tasks of each part of the online side have stood still, ever.
-    fn stalls(&mut self, sight: &Sight<'_>) -> Vec<(String, Duration)> {
+    fn stalls(&mut self, sight: &Sight<'_>) -> Vec<(CgroupPath, Duration)> {
         let wanted = protected(sight);
         let is_same = self.readers.iter().map(|(name, _)| name).eq(wanted.iter());
         if !is_same {
-            let open = |name: String| {
-                let reader = sight.tree.reader(CgroupPath::new(&name));
-                (name, reader)
-            };
+            let open = |group: CgroupPath| (group.clone(), sight.tree.reader(group));
             self.readers = wanted.into_iter().map(open).collect();
         }
         let mut stalls = Vec::new();
@@ -205,25 +202,25 @@ fn has_reclaim(tree: &Tree, tier: &CgroupPath) -> bool {
 /// Best-effort pods with groups of their own.
 fn elastic(sight: &Sight<'_>) -> Vec<Elastic<CgroupPath>> {
     running(sight)
-        .filter(|pod| pod.view.raw_qos == Some(QosClass::Be) && !pod.asked.is_hands_off)
-        .map(|pod| Elastic { id: CgroupPath::new(&pod.view.cgroup), priority: pod.asked.priority })
+        .filter(|pod| pod.raw_qos == Some(QosClass::Be) && !pod.annotations.is_hands_off)
+        .map(|pod| Elastic { id: pod.cgroup.clone(), priority: pod.priority })
         .collect()
 }
 
-fn running<'s>(sight: &Sight<'s>) -> impl Iterator<Item = &'s NodePod> {
-    let pods = sight.scene.pods.values().map(AsRef::as_ref);
-    pods.filter(|pod| pod.view.phase == PodPhase::Running)
+fn running<'s>(sight: &Sight<'s>) -> impl Iterator<Item = &'s Pod> {
+    let pods = sight.cluster.pods.values().map(AsRef::as_ref);
+    pods.filter(|pod| pod.phase == PodPhase::Running)
 }
 
 /// The class of the online side, and its largest pods outside of it.
-fn protected(sight: &Sight<'_>) -> Vec<String> {
-    let mut pods: Vec<&NodePod> = running(sight)
-        .filter(|pod| pod.view.kube_qos == KubeQos::Guaranteed)
-        .filter(|pod| pod.view.raw_qos != Some(QosClass::Be))
+fn protected(sight: &Sight<'_>) -> Vec<CgroupPath> {
+    let mut pods: Vec<&Pod> = running(sight)
+        .filter(|pod| pod.kube_qos == KubeQos::Guaranteed)
+        .filter(|pod| pod.raw_qos != Some(QosClass::Be))
         .collect();
-    pods.sort_by_key(|pod| (Reverse(pod.view.requests.memory), pod.view.uid.clone()));
-    let mut groups = vec![sight.layout.class(KubeQos::Burstable).as_str().to_owned()];
-    groups.extend(pods.into_iter().take(MOST_PODS).map(|pod| pod.view.cgroup.clone()));
+    pods.sort_by_key(|pod| (Reverse(pod.requests.memory), pod.uid.clone()));
+    let mut groups = vec![sight.layout.class(KubeQos::Burstable)];
+    groups.extend(pods.into_iter().take(MOST_PODS).map(|pod| pod.cgroup.clone()));
     groups
 }
 

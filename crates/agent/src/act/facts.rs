@@ -10,14 +10,13 @@ use groups::{CgroupPath, Knob, Layout, Limit, Setting, Version};
 use host::Reading;
 use host::cgroup::Tree;
 use host::probe::{Answer, Live};
+use qos::node::Pod;
 use qos::wake::Verdict;
 use units::{CpuSet, Micros, MilliCpu, Percent};
 
-use super::Scene;
-use crate::pods::NodePod;
+use crate::node_state::NodeState;
 use crate::series::{Measure, Metrics, Subject};
 use crate::topology::Topology;
-use crate::view::PodPhase;
 
 /// How this process acts: flags and gates, fixed at start.
 #[derive(Debug, Clone, PartialEq)]
@@ -78,7 +77,8 @@ pub struct Facts<'a> {
     pub tree: &'a Tree,
     pub layout: &'a Layout,
     pub kernel: Kernel,
-    pub scene: &'a Scene,
+    /// What the cluster says.
+    pub cluster: &'a NodeState,
     pub topology: Option<&'a Topology>,
     pub metrics: &'a Metrics,
     /// What the probe of wake-up delays found.
@@ -91,11 +91,11 @@ impl<'a> Facts<'a> {
     }
 
     pub fn policy(&self) -> &'a NodePolicy {
-        &self.scene.slo.policy
+        &self.cluster.slo.policy
     }
 
     pub fn slo(&self) -> &'a NodeSloSpec {
-        &self.scene.slo.spec
+        &self.cluster.slo.spec
     }
 
     /// The group of all best-effort pods.
@@ -104,14 +104,13 @@ impl<'a> Facts<'a> {
     }
 
     /// Pods that run or will, except those that somebody sets by hand.
-    pub fn pods(&self) -> impl Iterator<Item = &'a NodePod> {
-        self.every_pod().filter(|pod| !pod.asked.is_hands_off)
+    pub fn pods(&self) -> impl Iterator<Item = &'a Pod> {
+        self.every_pod().filter(|pod| !pod.annotations.is_hands_off)
     }
 
     /// Pods that run or will.
-    pub fn every_pod(&self) -> impl Iterator<Item = &'a NodePod> {
-        let pods = self.scene.pods.values().map(AsRef::as_ref);
-        pods.filter(|pod| matches!(pod.view.phase, PodPhase::Pending | PodPhase::Running))
+    pub fn every_pod(&self) -> impl Iterator<Item = &'a Pod> {
+        self.cluster.pods.values().map(AsRef::as_ref).filter(|pod| pod.is_active())
     }
 
     /// CPU in use, from a sample that is at most two rounds old.
@@ -144,14 +143,9 @@ impl<'a> Facts<'a> {
 
     /// CPUs that pods of a class were given by the scheduler.
     pub fn cpus_of(&self, class: QosClass) -> CpuSet {
-        let pods = self.every_pod().filter(|pod| pod.view.raw_qos == Some(class));
+        let pods = self.every_pod().filter(|pod| pod.raw_qos == Some(class));
         pods.fold(CpuSet::new(), |all, pod| all.union(&pod.cpus))
     }
-}
-
-/// Best-effort by its label or by Kubernetes.
-pub fn is_best_effort(pod: &NodePod) -> bool {
-    pod.view.raw_qos == Some(QosClass::Be) || pod.view.kube_qos == KubeQos::BestEffort
 }
 
 /// Cores as they are measured, cut to whole milli-cores.

@@ -21,13 +21,13 @@ use api::strategy::{NetworkQos, ResourceQos, ResourceQosStrategy};
 use api::why::{NODE, Resource, Sum, Why};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use qos::network::{BitRate, Class, Pod, Shape, Share, Tier, band, plan};
+use qos::node::Pod as NodePod;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 use units::Quantity;
 
 use super::facts::Facts;
 use crate::durable;
-use crate::pods::NodePod;
 
 pub(super) use self::tc::Tc;
 
@@ -132,7 +132,7 @@ impl Network {
             }
         };
         let bound_by =
-            facts.scene.slo.setting("resource-qos-config.policies.netQOSPolicy").to_string();
+            facts.cluster.slo.setting("resource-qos-config.policies.netQOSPolicy").to_string();
         let about = NODE.to_owned();
         vec![Why { about, resource: Resource::Network, headline, bound_by, sum: Sum::default() }]
     }
@@ -306,12 +306,12 @@ fn bits(quantity: Quantity) -> Option<u64> {
 
 /// Pods with an address of their own; others cannot be told by it.
 fn pods(facts: &Facts<'_>) -> Vec<Pod> {
-    let limit = |pod: &NodePod| pod.asked.network_qos.as_ref()?.egress_limit.and_then(bits);
+    let limit = |pod: &NodePod| pod.annotations.network_qos.as_ref()?.egress_limit.and_then(bits);
     let shaped = |pod: &NodePod| {
         Some(Pod {
-            uid: pod.view.uid.clone(),
-            address: pod.asked.ip.as_ref().filter(|_| !pod.asked.host_network)?.parse().ok()?,
-            tier: tier(pod.view.raw_qos?),
+            uid: pod.uid.clone(),
+            address: pod.ip.as_ref().filter(|_| !pod.host_network)?.parse().ok()?,
+            tier: tier(pod.raw_qos?),
             limit: limit(pod).map(BitRate),
         })
     };
@@ -327,7 +327,7 @@ fn tier(class: QosClass) -> Tier {
 }
 
 fn tier_of(pod: &NodePod) -> Tier {
-    match (pod.view.raw_qos, pod.view.kube_qos) {
+    match (pod.raw_qos, pod.kube_qos) {
         (Some(class), _) => tier(class),
         (None, KubeQos::BestEffort) => Tier::Behind,
         (None, KubeQos::Guaranteed | KubeQos::Burstable) => Tier::Online,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! every second           strategies that follow load: suppress, burst, memory, ...
-//! when the scene changes strategies that follow pods: batch, bind, identity, ... (and every 10 s)
+//! when the state changes strategies that follow pods: batch, bind, identity, ... (and every 10 s)
 //! four times a second    whether the online side waits for memory
 //! twenty times a second  the frame around best-effort, while suppression is on
 //! ```
@@ -35,9 +35,10 @@ use super::reflex::{Grant, IDLE_TICK, Reflex};
 use super::strategy::{self, Memory};
 use super::wake::{self, Prober, WakeProbe};
 use super::why::Decision;
-use super::{Arbiter, Change, Ledger, Outcome, Scene, gauges};
+use super::{Arbiter, Change, Ledger, Outcome, gauges};
 use crate::audit::{Audit, Record, Subject};
 use crate::exposition::Exposition;
+use crate::node_state::NodeState;
 use crate::series::Metrics;
 use crate::topology::Topology;
 
@@ -58,7 +59,7 @@ const EMERGENCY: &str = "emergency";
 /// What a round looks at, besides what the rounds know themselves.
 #[derive(Debug, Clone)]
 pub struct Inputs {
-    pub scene: Arc<Scene>,
+    pub state: Arc<NodeState>,
     pub topology: Option<Arc<Topology>>,
     pub metrics: Metrics,
     /// Who turned acting off; `None` while it is on.
@@ -158,7 +159,7 @@ pub struct Rounds {
     journal: Journal,
     audit: Audit,
     exposition: Option<Exposition>,
-    scene: Option<Arc<Scene>>,
+    state: Option<Arc<NodeState>>,
     topology: Option<Arc<Topology>>,
     next_round: Duration,
     next_slow: Duration,
@@ -194,7 +195,7 @@ impl Rounds {
             journal,
             audit,
             exposition: None,
-            scene: None,
+            state: None,
             topology: None,
             next_round: Duration::ZERO,
             next_slow: Duration::ZERO,
@@ -250,10 +251,10 @@ impl Rounds {
         }
         if std::mem::take(&mut self.is_off) {
             info!("acting again");
-            self.scene = None;
+            self.state = None;
             (self.next_round, self.next_slow) = (now, now);
         }
-        if !inputs.scene.is_complete {
+        if !inputs.state.is_complete {
             return;
         }
         let is_round = now >= self.next_round;
@@ -304,17 +305,17 @@ impl Rounds {
             Kernel::probe(&self.tree, &self.layout)
         });
         let verdict = self.wake.verdict().cloned();
-        let same_scene = self.scene.as_ref().is_some_and(|old| Arc::ptr_eq(old, &inputs.scene));
+        let same_state = self.state.as_ref().is_some_and(|old| Arc::ptr_eq(old, &inputs.state));
         let same_topology = match (&self.topology, &inputs.topology) {
             (Some(old), Some(new)) => Arc::ptr_eq(old, new),
             (None, None) => true,
             _ => false,
         };
-        let is_slow_due = !same_scene || !same_topology || now >= self.next_slow;
+        let is_slow_due = !same_state || !same_topology || now >= self.next_slow;
         if is_slow_due {
             self.next_slow = now.saturating_add(SLOWLY);
         }
-        self.scene = Some(inputs.scene.clone());
+        self.state = Some(inputs.state.clone());
         self.topology.clone_from(&inputs.topology);
         let facts = Facts {
             now,
@@ -322,7 +323,7 @@ impl Rounds {
             tree: &self.tree,
             layout: &self.layout,
             kernel,
-            scene: &inputs.scene,
+            cluster: &inputs.state,
             topology: inputs.topology.as_deref(),
             metrics: &inputs.metrics,
             wake: verdict.as_ref(),
@@ -361,7 +362,7 @@ impl Rounds {
 
     /// Starts and stops looking twenty times a second.
     fn follow_suppression(&mut self, inputs: &Inputs) {
-        let is_on = self.memory.suppress.budget.is_some() && inputs.scene.node.is_some();
+        let is_on = self.memory.suppress.budget.is_some() && inputs.state.node.is_some();
         match (is_on, &self.reflex) {
             (true, None) => {
                 let (all, tier) = (self.layout.kubepods(), self.tier());
@@ -383,13 +384,13 @@ impl Rounds {
 
     fn reflex(&mut self, now: Duration, inputs: &Inputs) {
         let (Some(reflex), Some(budget), Some(node)) =
-            (&mut self.reflex, self.memory.suppress.budget, inputs.scene.node.as_ref())
+            (&mut self.reflex, self.memory.suppress.budget, inputs.state.node.as_ref())
         else {
             return;
         };
-        let capacity = node.view.capacity.cpu;
+        let capacity = node.capacity.cpu;
         let small = SMALL_FLOOR.apply(capacity, Rounding::Down);
-        let threshold = inputs.scene.slo.spec.resource_used_threshold_with_be.as_ref();
+        let threshold = inputs.state.slo.spec.resource_used_threshold_with_be.as_ref();
         let least = threshold.and_then(|threshold| threshold.cpu_suppress_min_percent);
         let least = least.map(|least| Percent(least).apply(capacity, Rounding::Down));
         let settings = frame::Settings {
@@ -419,7 +420,7 @@ impl Rounds {
             now,
             tree: &self.tree,
             layout: &self.layout,
-            scene: &inputs.scene,
+            cluster: &inputs.state,
             metrics: &inputs.metrics,
         };
         let Some(looked) = self.emergency.look(&sight) else { return };

@@ -32,8 +32,9 @@ use super::besides::{self, Besides};
 use super::ledger::{self, Entry};
 use super::place::KnobRef;
 use super::wake;
-use super::{Arbiter, Files, Ledger, LedgerError, Scene};
+use super::{Arbiter, Files, Ledger, LedgerError};
 use crate::durable::{self, PRIVATE};
+use crate::node_state::NodeState;
 
 /// Turns acting off while it exists.
 const OFF: &str = "off";
@@ -124,11 +125,11 @@ fn is_obeyed(dir: &Path, off: &Off) -> bool {
 }
 
 /// Who turned acting off in the cluster.
-pub fn cluster(scene: &Scene) -> Option<String> {
-    if scene.node.as_ref().is_some_and(|node| node.is_off) {
+pub fn cluster(state: &NodeState) -> Option<String> {
+    if state.node.as_ref().is_some_and(|node| node.is_off) {
         return Some(format!("annotation {} of the Node", SWITCH.name));
     }
-    scene.slo.policy.switch.is_off.then(|| format!("{} of the NodeSLO", config_map::SWITCH))
+    state.slo.policy.switch.is_off.then(|| format!("{} of the NodeSLO", config_map::SWITCH))
 }
 
 /// Opens the ledger of this boot; one of an earlier boot tells of groups that are gone.

@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use tracing::warn;
 
-use super::SharedScene;
 use super::arbiter::chain;
 use super::rounds::{Inputs, Rounds};
 use super::switch::{self, Off};
+use crate::clock::Clock;
 use crate::health::Part;
+use crate::node_state::SharedNodeState;
 use crate::series::Metrics;
 use crate::topology::SharedTopology;
-use crate::view::Clock;
 use crate::worker::Worker;
 
 /// How long giving everything back may take at the end.
@@ -28,7 +28,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// What the thread looks at.
 #[derive(Debug)]
 pub struct Watching {
-    pub scene: SharedScene,
+    pub state: SharedNodeState,
     pub topology: SharedTopology,
     pub metrics: Metrics,
     pub clock: Clock,
@@ -69,12 +69,12 @@ fn run(mut rounds: Rounds, watching: &Watching, stop: &AtomicBool) {
             next_look = now.saturating_add(LOOK);
             off = switch::local(&watching.dir);
         }
-        let scene = watching.scene.load_full();
+        let state = watching.state.load_full();
         let inputs = Inputs {
-            off_by: off.as_ref().map(Off::by).or_else(|| switch::cluster(&scene)),
+            off_by: off.as_ref().map(Off::by).or_else(|| switch::cluster(&state)),
             topology: watching.topology.load_full(),
             metrics: watching.metrics.clone(),
-            scene,
+            state,
         };
         rounds.tick(now, Timestamp::now(), &inputs);
         if obeyed != off {

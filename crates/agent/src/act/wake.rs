@@ -249,9 +249,9 @@ pub fn measure(
 
 /// `None` while the node is busy, or not known well enough.
 fn quiet_cpu(facts: &Facts<'_>) -> Option<u16> {
-    let node = facts.scene.node.as_ref()?;
+    let node = facts.cluster.node.as_ref()?;
     let used = facts.cpu(Subject::Node)?;
-    if !qos::wake::has_room(used, node.view.capacity.cpu) {
+    if !qos::wake::has_room(used, node.capacity.cpu) {
         return None;
     }
     let online = facts.topology?.cpus.online();

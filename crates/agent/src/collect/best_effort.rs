@@ -33,8 +33,8 @@ struct Tier {
 }
 
 impl BestEffort {
-    pub(super) fn new(path: &str) -> Self {
-        Self { path: CgroupPath::new(path), reader: None, cpu: Rate::default() }
+    pub(super) fn new(path: &CgroupPath) -> Self {
+        Self { path: path.clone(), reader: None, cpu: Rate::default() }
     }
 
     /// Samples the tier; a host without the group has nothing to say.
@@ -54,7 +54,7 @@ impl BestEffort {
         let delta = self.cpu.advance(nanos, pass.now, pass.rule);
         // Consumers compare usage with request and limit from the first moment on.
         let cpu = delta.map_or(0.0, |delta| delta.per_second() / 1e9);
-        let fewest = [tier.cpus, pods.fewest_cpus(self.path.as_str())].into_iter().flatten().min();
+        let fewest = [tier.cpus, pods.fewest_cpus(&self.path)].into_iter().flatten().min();
         let limit = [fewest.map(cores), tier.quota].into_iter().flatten().reduce(f64::min);
         let mut store = metrics.lock();
         store.push(Subject::BestEffort, Measure::Cpu, pass.now, cpu);

@@ -15,8 +15,8 @@ use units::CpuSet;
 
 use super::Trouble;
 use super::pods::Pods;
+use crate::collect::CollectSettings;
 use crate::series::{Cpi, Metrics, Subject};
-use crate::view::CollectSettings;
 
 /// Descriptors that counters may take at a time.
 const BUDGET: usize = 4096;

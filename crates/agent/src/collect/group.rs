@@ -123,9 +123,9 @@ impl ThrottlingRate {
 }
 
 impl Group {
-    pub(super) fn new(path: &str) -> Self {
+    pub(super) fn new(path: &CgroupPath) -> Self {
         Self {
-            path: CgroupPath::new(path),
+            path: path.clone(),
             reader: None,
             absence: Absence::default(),
             cpu: Rate::default(),
@@ -134,8 +134,8 @@ impl Group {
         }
     }
 
-    pub(super) fn is_at(&self, path: &str) -> bool {
-        self.path.as_str() == path
+    pub(super) fn is_at(&self, path: &CgroupPath) -> bool {
+        self.path == *path
     }
 
     pub(super) fn path(&self) -> &CgroupPath {

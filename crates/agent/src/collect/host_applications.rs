@@ -10,8 +10,8 @@ use host::Reading;
 
 use super::group::{Group, Outcome, Pass};
 use super::pods::{Sum, bytes_f64, record_memory};
+use crate::node_state::NodeState;
 use crate::series::{Measure, Metrics, Subject};
-use crate::view::World;
 
 /// All host applications of the node.
 #[derive(Debug, Default)]
@@ -35,10 +35,10 @@ struct Last {
 }
 
 impl HostApplications {
-    /// Follows the world.
-    pub(super) fn follow(&mut self, world: &World, metrics: &Metrics) {
+    /// Follows the state.
+    pub(super) fn follow(&mut self, state: &NodeState, metrics: &Metrics) {
         let mut known = std::mem::take(&mut self.entries);
-        self.entries.extend(world.host_applications.iter().map(|app| {
+        self.entries.extend(state.host_applications.iter().map(|app| {
             let at =
                 known.iter().position(|old| old.name == app.name && old.group.is_at(&app.cgroup));
             at.map(|at| known.swap_remove(at)).unwrap_or_else(|| Entry {
@@ -48,7 +48,7 @@ impl HostApplications {
             })
         }));
         let names: HashSet<&str> =
-            world.host_applications.iter().map(|app| app.name.as_str()).collect();
+            state.host_applications.iter().map(|app| app.name.as_str()).collect();
         metrics.lock().keep_host_applications(&names);
     }
 

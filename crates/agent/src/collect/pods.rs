@@ -1,6 +1,6 @@
 //! What does each pod use, and each of its containers?
 //!
-//! The table of pods follows the world: whoever stays keeps open files and baselines, whoever leaves
+//! The table of pods follows the node's state: whoever stays keeps open files and baselines, whoever leaves
 //! takes them along. A pod's first tick sets the baseline and says nothing about its containers either,
 //! so that all series of a pod have the same points.
 
@@ -9,13 +9,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::qos::QosClass;
+use groups::CgroupPath;
 use host::Reading;
 use host::cgroup::MemoryStat;
+use qos::node::{Container, ContainerState, Pod};
 use units::{Bytes, MilliCpu};
 
 use super::group::{Group, GroupUsage, Outcome, Pass};
+use crate::node_state::NodeState;
 use crate::series::{Measure, Metrics, Store, Subject};
-use crate::view::{ContainerState, ContainerView, PodView, World};
 
 /// NUMA memory of pods and CPU sets of containers change slowly: each is read every so many ticks, a
 /// part of the pods at a time.
@@ -30,7 +32,7 @@ pub(super) struct Pods {
 
 #[derive(Debug)]
 struct PodEntry {
-    view: Arc<PodView>,
+    pod: Arc<Pod>,
     group: Group,
     containers: Vec<ContainerEntry>,
     last: Option<Last>,
@@ -57,11 +59,11 @@ struct ContainerEntry {
 }
 
 impl ContainerEntry {
-    fn new(view: &ContainerView) -> Self {
+    fn new(container: &Container) -> Self {
         Self {
-            id: view.id.clone(),
-            is_running: view.state == ContainerState::Running,
-            group: Group::new(&view.cgroup),
+            id: container.id.clone(),
+            is_running: container.state == ContainerState::Running,
+            group: Group::new(&container.cgroup),
             cpus: None,
         }
     }
@@ -80,20 +82,20 @@ pub(super) struct Extras<'a> {
     pub(super) page_cache: bool,
     pub(super) numa_nodes: usize,
     /// The group of the best-effort tier.
-    pub(super) tier: &'a str,
+    pub(super) tier: &'a CgroupPath,
 }
 
 impl Pods {
-    /// Follows the world: who is new, who stays, who left.
-    pub(super) fn follow(&mut self, world: &World, metrics: &Metrics) {
+    /// Follows the state: who is new, who stays, who left.
+    pub(super) fn follow(&mut self, state: &NodeState, metrics: &Metrics) {
         let mut known: HashMap<String, PodEntry> =
-            self.entries.drain(..).map(|entry| (entry.view.uid.clone(), entry)).collect();
-        self.entries.extend(world.pods.iter().map(|view| match known.remove(&view.uid) {
-            Some(entry) if entry.group.is_at(&view.cgroup) => entry.follow(view),
-            _ => PodEntry::new(view),
+            self.entries.drain(..).map(|entry| (entry.pod.uid.clone(), entry)).collect();
+        self.entries.extend(state.pods.values().map(|pod| match known.remove(&pod.uid) {
+            Some(entry) if entry.group.is_at(&pod.cgroup) => entry.follow(pod),
+            _ => PodEntry::new(pod),
         }));
-        let uids: HashSet<&str> = world.pods.iter().map(|pod| pod.uid.as_str()).collect();
-        let containers = world.pods.iter().flat_map(|pod| &pod.containers);
+        let uids: HashSet<&str> = state.pods.values().map(|pod| pod.uid.as_str()).collect();
+        let containers = state.pods.values().flat_map(|pod| &pod.containers);
         let ids: HashSet<&str> = containers.map(|container| container.id.as_str()).collect();
         let mut store = metrics.lock();
         store.keep_pods(&uids);
@@ -143,14 +145,14 @@ impl Pods {
 
     /// What pods of the raw best-effort class asked for.
     pub(super) fn batch_request(&self) -> MilliCpu {
-        let pods = self.entries.iter().map(|pod| &pod.view);
+        let pods = self.entries.iter().map(|entry| &entry.pod);
         pods.filter(|pod| pod.raw_qos == Some(QosClass::Be))
             .fold(MilliCpu::ZERO, |sum, pod| sum + pod.batch_requests.cpu)
     }
 
     /// The fewest CPUs any container below `tier` may run on.
-    pub(super) fn fewest_cpus(&self, tier: &str) -> Option<usize> {
-        let pods = self.entries.iter().filter(|pod| is_below(&pod.view.cgroup, tier));
+    pub(super) fn fewest_cpus(&self, tier: &CgroupPath) -> Option<usize> {
+        let pods = self.entries.iter().filter(|entry| entry.pod.cgroup.is_below(tier));
         let sets = pods.flat_map(|pod| &pod.containers).filter_map(|container| container.cpus);
         sets.min()
     }
@@ -169,7 +171,7 @@ impl Pods {
             if pod.last.is_none() {
                 continue;
             }
-            visit(Subject::Pod(&pod.view.uid), &mut pod.group);
+            visit(Subject::Pod(&pod.pod.uid), &mut pod.group);
             for container in pod.containers.iter_mut().filter(|container| container.is_running) {
                 visit(Subject::Container(&container.id), &mut container.group);
             }
@@ -178,32 +180,32 @@ impl Pods {
 }
 
 impl PodEntry {
-    fn new(view: &Arc<PodView>) -> Self {
+    fn new(pod: &Arc<Pod>) -> Self {
         Self {
-            view: view.clone(),
-            group: Group::new(&view.cgroup),
-            containers: view.containers.iter().map(ContainerEntry::new).collect(),
+            pod: pod.clone(),
+            group: Group::new(&pod.cgroup),
+            containers: pod.containers.iter().map(ContainerEntry::new).collect(),
             last: None,
             numa: Vec::new(),
             numa_at: None,
         }
     }
 
-    /// Takes over a new view of the same pod.
-    fn follow(mut self, view: &Arc<PodView>) -> Self {
-        if Arc::ptr_eq(&self.view, view) {
+    /// Takes over what is newly known of the same pod.
+    fn follow(mut self, pod: &Arc<Pod>) -> Self {
+        if Arc::ptr_eq(&self.pod, pod) {
             return self;
         }
         self.group.look_again();
         let mut known = std::mem::take(&mut self.containers);
-        self.containers.extend(view.containers.iter().map(|new| {
+        self.containers.extend(pod.containers.iter().map(|new| {
             let at = known.iter().position(|old| old.id == new.id && old.group.is_at(&new.cgroup));
             let mut entry = at.map_or_else(|| ContainerEntry::new(new), |at| known.swap_remove(at));
             entry.is_running = new.state == ContainerState::Running;
             entry.group.look_again();
             entry
         }));
-        self.view = view.clone();
+        self.pod = pod.clone();
         self
     }
 
@@ -223,8 +225,8 @@ impl PodEntry {
         } else if extras.numa_nodes > 1 && (is_slow_turn || is_first) {
             self.read_numa(pass);
         }
-        record(&mut metrics.lock(), Subject::Pod(&self.view.uid), &usage, pass.now, extras);
-        let is_best_effort = is_below(&self.view.cgroup, extras.tier);
+        record(&mut metrics.lock(), Subject::Pod(&self.pod.uid), &usage, pass.now, extras);
+        let is_best_effort = self.pod.cgroup.is_below(extras.tier);
         for container in self.containers.iter_mut().filter(|container| container.is_running) {
             if let Outcome::Sampled(usage) = container.group.sample(pass) {
                 let subject = Subject::Container(&container.id);
@@ -274,11 +276,6 @@ impl ContainerEntry {
             self.cpus = Some(cpus.len()).filter(|count| *count > 0);
         }
     }
-}
-
-/// Whether the group `path` is somewhere below `tier`.
-fn is_below(path: &str, tier: &str) -> bool {
-    path.strip_prefix(tier).is_some_and(|rest| rest.starts_with('/'))
 }
 
 /// Writes down what a pod or container used.

@@ -23,9 +23,9 @@ pub(super) struct Enclosing {
 
 impl Enclosing {
     /// Around the group that holds the best-effort tier.
-    pub(super) fn new(tier: &str) -> Self {
+    pub(super) fn new(tier: &CgroupPath) -> Self {
         let mut groups = Vec::new();
-        let mut next = CgroupPath::new(tier).parent().and_then(|all_pods| all_pods.parent());
+        let mut next = tier.parent().and_then(|all_pods| all_pods.parent());
         while let Some(group) = next.filter(|group| !group.is_root()) {
             next = group.parent();
             groups.push(group);
@@ -91,8 +91,8 @@ mod tests {
 
     #[test]
     fn the_groups_around_all_pods_are_those_above() {
-        let around = |tier| {
-            let groups = Enclosing::new(tier).groups;
+        let around = |tier: &str| {
+            let groups = Enclosing::new(&CgroupPath::new(tier)).groups;
             groups.iter().map(|group| group.as_str().to_owned()).collect::<Vec<_>>()
         };
         assert_eq!(around("tidepool/kubepods/besteffort"), ["tidepool"]);

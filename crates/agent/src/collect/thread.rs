@@ -13,8 +13,10 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::debug;
 
 use super::{Collector, Meter};
+use crate::clock::Clock;
+use crate::collect::CollectSettings;
+use crate::node_state::SharedNodeState;
 use crate::series::{Metrics, Store};
-use crate::view::{Clock, CollectSettings, SharedWorld};
 use crate::worker::Worker;
 
 /// How many ticks are remembered.
@@ -52,15 +54,15 @@ pub struct CollectThread {
 }
 
 impl CollectThread {
-    /// Starts collecting what `world` says, at once.
+    /// Starts collecting what `state` says, at once.
     pub fn start(
         settings: CollectSettings,
         tree: Tree,
-        world: SharedWorld,
+        state: SharedNodeState,
         clock: Clock,
     ) -> io::Result<(Self, Metrics)> {
         let metrics = Metrics::new(Store::new(settings.usage_interval, settings.max_points));
-        let thread = Self::start_into(metrics.clone(), settings, tree, world, clock)?;
+        let thread = Self::start_into(metrics.clone(), settings, tree, state, clock)?;
         Ok((thread, metrics))
     }
 
@@ -69,14 +71,14 @@ impl CollectThread {
         metrics: Metrics,
         settings: CollectSettings,
         tree: Tree,
-        world: SharedWorld,
+        state: SharedNodeState,
         clock: Clock,
     ) -> io::Result<Self> {
         raise_descriptor_limit();
         let collector = Collector::new(tree, settings, metrics);
         let (ticks, wakes) = (Ticks::default(), Meter::default());
         let run = Run { ticks: ticks.clone(), wakes: wakes.clone() };
-        let worker = Worker::start("collect", move |stop| run.run(collector, &world, clock, stop))?;
+        let worker = Worker::start("collect", move |stop| run.run(collector, &state, clock, stop))?;
         Ok(Self { worker, ticks, wakes })
     }
 
@@ -105,7 +107,13 @@ struct Run {
 }
 
 impl Run {
-    fn run(self, mut collector: Collector, world: &SharedWorld, clock: Clock, stop: &AtomicBool) {
+    fn run(
+        self,
+        mut collector: Collector,
+        state: &SharedNodeState,
+        clock: Clock,
+        stop: &AtomicBool,
+    ) {
         collector.start_at(clock.now());
         while !stop.load(Ordering::Acquire) {
             let now = clock.now();
@@ -118,7 +126,7 @@ impl Run {
                 Some(_) => {}
                 None => return,
             }
-            if collector.tick(now, &world.load_full()) {
+            if collector.tick(now, &state.load_full()) {
                 self.ticks.note(clock.now() - now);
             }
         }

@@ -8,12 +8,12 @@ use qos::evict::book::Present;
 use qos::evict::cpu::Tier;
 use qos::evict::plan::Pod;
 use qos::evict::{Inputs, Rules};
+use qos::node::Pod as NodePod;
 use units::{Bytes, MilliCpu};
 
 use super::request::Victim;
 use super::store::Moment;
-use crate::act::Scene;
-use crate::pods::NodePod;
+use crate::node_state::NodeState;
 use crate::series::{Measure, Metrics, Subject};
 
 /// How long a deletion may be overdue before it counts as stuck.
@@ -34,14 +34,14 @@ pub(super) struct Seen {
     cpu_used: Option<MilliCpu>,
     memory_used: Option<Bytes>,
     tier: Option<(Tier, Option<Tier>)>,
-    lent: BTreeMap<&'static str, i64>,
+    lent: BTreeMap<String, i64>,
     now: Duration,
 }
 
 impl Seen {
     /// Looks at the node; `interval` is that of the samples.
     pub(super) fn look(
-        scene: &Scene,
+        state: &NodeState,
         metrics: &Metrics,
         rules: &Rules,
         interval: Duration,
@@ -50,24 +50,22 @@ impl Seen {
         let now = moment.now;
         let window = rules.window.max(interval);
         let (mut pods, mut present, mut victims) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
-        let evictable = scene
-            .pods
-            .iter()
-            .filter(|(_, pod)| !pod.view.is_terminated() && !pod.departure.is_static);
+        let evictable =
+            state.pods.iter().filter(|(_, pod)| !pod.is_terminated() && !pod.eviction.is_static);
         for (uid, pod) in evictable {
             pods.push(candidate(uid, pod, metrics, now, interval));
             present.insert(uid.clone(), standing(pod, moment));
             victims.insert(
                 uid.clone(),
                 Victim {
-                    namespace: pod.view.namespace.clone(),
-                    name: pod.view.name.clone(),
-                    uid: pod.departure.uid.clone(),
+                    namespace: pod.namespace.clone(),
+                    name: pod.name.clone(),
+                    uid: pod.eviction.uid.clone(),
                 },
             );
         }
         let room = metrics.facts().memory.filter(|room| room.at + FRESH >= now);
-        let node = scene.node.as_ref().map(|node| &node.view);
+        let node = state.node.as_deref();
         Self {
             pods,
             present,
@@ -103,24 +101,24 @@ fn candidate(
     now: Duration,
     interval: Duration,
 ) -> Pod<String> {
-    let departure = &pod.departure;
+    let eviction = &pod.eviction;
     let window = FRESH.max(interval.saturating_mul(3));
     let recent = |measure| metrics.recent(Subject::Pod(uid), measure, now, window);
-    let mut asked: BTreeMap<&'static str, i64> = BTreeMap::new();
+    let mut asked: BTreeMap<String, i64> = BTreeMap::new();
     for lent in &pod.lent {
-        let sum = asked.entry(lent.resource).or_default();
+        let sum = asked.entry(lent.resource.clone()).or_default();
         *sum = sum.saturating_add(lent.request.unwrap_or_default());
     }
     Pod {
         id: uid.to_owned(),
-        is_best_effort: pod.view.raw_qos == Some(QosClass::Be),
-        class: pod.view.priority,
-        priority: departure.priority,
-        value: departure.value,
-        eviction_priority: departure.eviction_priority,
-        sub_priority: departure.sub_priority,
-        is_willing: departure.is_willing,
-        allows: departure.allows.clone(),
+        is_best_effort: pod.raw_qos == Some(QosClass::Be),
+        class: pod.priority_class,
+        priority: pod.spec_priority,
+        value: pod.priority,
+        eviction_priority: eviction.priority,
+        sub_priority: pod.sub_priority.unwrap_or_default(),
+        is_willing: eviction.is_willing,
+        allows: eviction.allows.clone(),
         cpu_used: recent(Measure::Cpu).map(milli),
         memory_used: recent(Measure::Memory).map(bytes),
         asked,
@@ -128,11 +126,11 @@ fn candidate(
 }
 
 fn standing(pod: &NodePod, moment: Moment) -> Present {
-    let departure = &pod.departure;
-    let due = departure.notice.as_ref().map(|notice| notice.due.as_ref().map(|time| time.0));
+    let eviction = &pod.eviction;
+    let due = eviction.notice.as_ref().map(|notice| notice.due.as_ref().map(|time| time.0));
     Present {
-        owner: departure.owner.clone(),
-        deleted_by: departure.deleted_by.map(|by| moment.own_time(by).saturating_add(OVERDUE)),
+        owner: eviction.owner.clone(),
+        deleted_by: eviction.deleted_by.map(|by| moment.own_time(by).saturating_add(OVERDUE)),
         // A notice without an hour is due.
         noticed_for: due.map(|due| due.map_or(moment.now, |due| moment.own_time(due))),
     }

@@ -3,14 +3,12 @@
 use std::collections::BTreeMap;
 
 use groups::Layout;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::Pod as PodObject;
 use kube::{Api, Client};
+use qos::node::{Pod, Pods, next};
 use reconcile::watch::{Config, Update, Watch};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-
-use super::read::{NodePod, read};
-use super::{Pods, next};
 
 /// What the watch has brought so far; `None` until the first whole list.
 pub type FromApi = watch::Sender<Option<Pods>>;
@@ -26,10 +24,10 @@ pub async fn follow(
     shutdown: CancellationToken,
 ) {
     let config = Config::default().fields(&format!("spec.nodeName={node}"));
-    let mut watch = Watch::new(Api::<Pod>::all(client), config, shutdown);
+    let mut watch = Watch::new(Api::<PodObject>::all(client), config, shutdown);
     // By the API server's own uid, which a mirror pod does not share with its cgroup.
-    let mut known: BTreeMap<String, NodePod> = BTreeMap::new();
-    let mut arriving: Option<BTreeMap<String, NodePod>> = None;
+    let mut known: BTreeMap<String, Pod> = BTreeMap::new();
+    let mut arriving: Option<BTreeMap<String, Pod>> = None;
     while let Some(update) = watch.next().await {
         match update {
             Update::Relist => arriving = Some(BTreeMap::new()),
@@ -51,6 +49,6 @@ pub async fn follow(
     }
 }
 
-fn entry(pod: &Pod, layout: &Layout) -> Option<(String, NodePod)> {
-    Some((pod.metadata.uid.clone()?, read(pod, layout)?))
+fn entry(pod: &PodObject, layout: &Layout) -> Option<(String, Pod)> {
+    Some((pod.metadata.uid.clone()?, Pod::read(pod, layout)?))
 }

@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 use groups::Layout;
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
+use qos::node::{Pod, Pods, next};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use super::read::read;
+use super::from_api;
 use super::source::Plan;
-use super::{Pods, from_api, next};
 use crate::exposition::Exposition;
 use crate::health::Part;
 use crate::kubelet::{self, Endpoint, Kubelet};
@@ -108,7 +108,7 @@ pub async fn follow(
                 fallback.stop();
                 part.ready();
                 let previous = out.borrow().clone();
-                let pods = listed.pods.iter().filter_map(|pod| read(pod, &layout));
+                let pods = listed.pods.iter().filter_map(|pod| Pod::read(pod, &layout));
                 let pods = next(&previous, pods);
                 out.send_replace(pods);
             }

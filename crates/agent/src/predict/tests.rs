@@ -2,13 +2,12 @@ use std::fs;
 use std::path::Path;
 
 use api::priority::PriorityClass;
-use api::qos::{KubeQos, QosClass};
 use overcommit::predict::Estimate;
+use qos::node::{Pod, PodPhase, Pods, next};
 use stats::Buckets;
 use units::{Bytes, CpuMemory, MilliCpu};
 
 use super::*;
-use crate::view::{PodPhase, PodView};
 
 fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
@@ -22,22 +21,14 @@ fn minutes(number: i64) -> Timestamp {
     start() + jiff::SignedDuration::from_mins(number)
 }
 
-fn pod(uid: &str) -> PodView {
-    PodView {
-        namespace: "default".to_owned(),
-        name: uid.to_owned(),
+fn pod(uid: &str) -> Pod {
+    Pod {
         uid: uid.to_owned(),
-        kube_qos: KubeQos::Burstable,
-        raw_qos: None,
-        qos: QosClass::Ls,
-        priority: PriorityClass::Prod,
+        priority_class: PriorityClass::Prod,
         phase: PodPhase::Running,
-        is_deleting: false,
         started: Some(at("2025-05-01T00:00:00Z")),
         requests: amounts(4_000, 4_000),
-        batch_requests: CpuMemory::default(),
-        cgroup: String::new(),
-        containers: Vec::new(),
+        ..Pod::default()
     }
 }
 
@@ -78,9 +69,9 @@ fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-fn world(uids: &[&str]) -> World {
-    let pods = uids.iter().map(|uid| std::sync::Arc::new(pod(uid))).collect();
-    World { pods, ..World::default() }
+fn state(uids: &[&str]) -> NodeState {
+    let pods = next(&Pods::default(), uids.iter().map(|uid| pod(uid)));
+    NodeState { pods, ..NodeState::default() }
 }
 
 #[test]
@@ -89,7 +80,7 @@ fn a_restart_keeps_what_was_learned() {
     let mut before = trained(settings(dir.path()));
     before.checkpoint_all(minutes(60));
     let mut after = Predictor::new(settings(dir.path()));
-    after.restore(&world(&["web", "sort"]), minutes(61));
+    after.restore(&state(&["web", "sort"]), minutes(61));
     assert_eq!(after.models.len(), before.models.len());
     let estimate = |predictor: Predictor| -> Estimate {
         let prediction = Prediction::new(predictor);
@@ -110,7 +101,7 @@ fn files_that_mean_nothing_are_removed_on_restart() {
     put("odd", &good.replace("\"22\":10000", "\"999\":10000"));
     put("huge", &" ".repeat(100_000));
     let mut predictor = Predictor::new(settings(dir.path()));
-    predictor.restore(&world(&["web", "broken", "half", "newer", "odd", "huge"]), minutes(61));
+    predictor.restore(&state(&["web", "broken", "half", "newer", "odd", "huge"]), minutes(61));
     assert!(predictor.models.get(&ModelKey::Pod("web".to_owned())).is_some());
     let want = [
         "__node-__",
@@ -133,7 +124,7 @@ fn a_checkpoint_older_than_two_half_lives_is_no_evidence() {
     let cases = [("a day later", 24 * 60, 8), ("and a minute", 24 * 60 + 60, 0)];
     for (name, later, want) in cases {
         let mut predictor = Predictor::new(settings(dir.path()));
-        predictor.restore(&world(&["web"]), minutes(later));
+        predictor.restore(&state(&["web"]), minutes(later));
         assert_eq!(predictor.models.len(), want, "{name}");
     }
 }
@@ -144,7 +135,7 @@ fn a_file_of_the_reference_is_read() {
     let text = r#"{"UID":"","CPU":{"referenceTimestamp":"2025-05-25T00:00:00Z","bucketWeights":{"22":10000,"30":3},"totalWeight":61.5},"Memory":{"referenceTimestamp":"2025-05-25T00:00:00Z","bucketWeights":{"40":10000},"totalWeight":60.25},"LastUpdated":"2025-05-25T08:30:00.123456789+08:00"}"#;
     fs::write(dir.path().join("web"), text).unwrap();
     let mut predictor = Predictor::new(settings(dir.path()));
-    predictor.restore(&world(&["web"]), minutes(60));
+    predictor.restore(&state(&["web"]), minutes(60));
     let model = predictor.models.get(&ModelKey::Pod("web".to_owned())).unwrap();
     assert_eq!(model.cpu.percentile(0.95), Buckets::cpu().start(23));
     assert_eq!(model.memory.percentile(0.98), Buckets::memory().start(41));
@@ -178,7 +169,7 @@ fn a_full_disk_does_not_stop_training() {
     fs::write(&file, "").unwrap();
     let mut predictor = trained(settings(&file));
     predictor.checkpoint(minutes(60));
-    predictor.restore(&World::default(), minutes(60));
+    predictor.restore(&NodeState::default(), minutes(60));
     assert_eq!(predictor.models.len(), 9);
 }
 
@@ -202,12 +193,12 @@ fn who_is_silent_for_half_an_hour_is_forgotten() {
 #[test]
 fn a_pod_that_is_deleted_or_has_ended_lends_nothing() {
     let prediction = Prediction::new(trained(PredictSettings::default()));
-    let lent = |pod: &PodView| {
+    let lent = |pod: &Pod| {
         let estimate =
             prediction.estimate(amounts(100_000, 400_000), [pod].into_iter(), minutes(60));
         estimate.unwrap().reclaimable.cpu
     };
     assert!(lent(&pod("web")) > MilliCpu::ZERO);
-    assert_eq!(lent(&PodView { is_deleting: true, ..pod("web") }), MilliCpu::ZERO);
-    assert_eq!(lent(&PodView { phase: PodPhase::Succeeded, ..pod("web") }), MilliCpu::ZERO);
+    assert_eq!(lent(&Pod { is_deleting: true, ..pod("web") }), MilliCpu::ZERO);
+    assert_eq!(lent(&Pod { phase: PodPhase::Succeeded, ..pod("web") }), MilliCpu::ZERO);
 }

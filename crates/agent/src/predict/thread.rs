@@ -9,11 +9,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 use overcommit::predict::estimate::{self, Estimate, EstimateError, Pod};
 use parking_lot::Mutex;
+use qos::node::Pod as NodePod;
 use units::CpuMemory;
 
 use super::{PredictSettings, Predictor, training};
+use crate::clock::Clock;
+use crate::node_state::SharedNodeState;
 use crate::series::Metrics;
-use crate::view::{Clock, PodView, SharedWorld};
 use crate::worker::Worker;
 
 /// The models, for those who ask what they say.
@@ -31,12 +33,12 @@ impl Prediction {
     pub fn estimate<'a>(
         &self,
         allocatable: CpuMemory,
-        pods: impl Iterator<Item = &'a PodView>,
+        pods: impl Iterator<Item = &'a NodePod>,
         now: Timestamp,
     ) -> Result<Estimate, EstimateError> {
         let pods = pods.map(|pod| Pod {
             uid: &pod.uid,
-            class: pod.priority,
+            class: pod.priority_class,
             started: pod.started,
             is_over: pod.is_deleting || pod.is_terminated(),
             requests: pod.requests,
@@ -54,19 +56,19 @@ impl Prediction {
 pub struct PredictThread(Worker);
 
 impl PredictThread {
-    /// Starts training. Models come back from disk as soon as the world has pods, because only then
+    /// Starts training. Models come back from disk as soon as the node has pods, because only then
     /// is it known which checkpoints still belong to somebody.
     pub fn start(
         settings: PredictSettings,
         metrics: Metrics,
-        world: SharedWorld,
+        state: SharedNodeState,
         clock: Clock,
     ) -> io::Result<(Self, Prediction)> {
         let prediction = Prediction::new(Predictor::new(settings.clone()));
         let trainer = Trainer {
             interval: settings.training_interval,
             metrics,
-            world,
+            state,
             clock,
             prediction: prediction.clone(),
             is_restored: false,
@@ -84,7 +86,7 @@ impl PredictThread {
 struct Trainer {
     interval: Duration,
     metrics: Metrics,
-    world: SharedWorld,
+    state: SharedNodeState,
     clock: Clock,
     prediction: Prediction,
     is_restored: bool,
@@ -106,13 +108,13 @@ impl Trainer {
     }
 
     fn step(&mut self, now: Duration, wall: Timestamp) {
-        let world = self.world.load();
+        let state = self.state.load();
         let mut predictor = self.prediction.predictor.lock();
-        if !self.is_restored && !world.pods.is_empty() {
-            predictor.restore(&world, wall);
+        if !self.is_restored && !state.pods.is_empty() {
+            predictor.restore(&state, wall);
             self.is_restored = true;
         }
-        let training = training(&self.metrics, &world, now, self.interval);
+        let training = training(&self.metrics, &state, now, self.interval);
         predictor.models.train(&training, wall);
         predictor.forget(wall);
         let due = self.is_restored.then(|| predictor.take_due(wall));

@@ -21,18 +21,20 @@ use api::kind::shape::ResourceMap;
 use api::protocol::resource::{CPU, MEMORY};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use qos::node::Pod;
 use stats::Summary;
 use units::{Bytes, CpuMemory, Format, GoDuration, MilliCpu, Quantity};
 
+use crate::node_state::NodeState;
+use crate::policy::MemoryPolicy;
 use crate::predict::Prediction;
 use crate::series::{Measure, Metrics, Subject};
-use crate::view::{MemoryPolicy, PodView, World};
 
 /// Everything a report may look at.
 #[derive(Debug, Clone, Copy)]
 pub struct Inputs<'a> {
     pub metrics: &'a Metrics,
-    pub world: &'a World,
+    pub state: &'a NodeState,
     /// `None` while prediction is turned off.
     pub prediction: Option<&'a Prediction>,
     /// Time since the agent started, for windows.
@@ -55,7 +57,7 @@ pub struct Report {
 
 /// Puts the report together.
 pub fn assemble(inputs: &Inputs<'_>) -> Report {
-    let window = inputs.world.policy.aggregate;
+    let window = inputs.state.policy.aggregate;
     let (memory, fell_back_to) = memory_measure(inputs);
     let node_usage = mean(inputs, Subject::Node, memory, window);
     let is_node_missing = node_usage.is_none();
@@ -82,12 +84,12 @@ pub fn assemble(inputs: &Inputs<'_>) -> Report {
 
 /// What counts as used memory, and the policy that was followed if it was not the wanted one.
 fn memory_measure(inputs: &Inputs<'_>) -> (Measure, Option<MemoryPolicy>) {
-    let wanted = match inputs.world.policy.memory {
+    let wanted = match inputs.state.policy.memory {
         MemoryPolicy::WithoutPageCache => return (Measure::Memory, None),
         MemoryPolicy::WithHotPageCache => Measure::MemoryWithHotPages,
         MemoryPolicy::WithPageCache => Measure::MemoryWithPageCache,
     };
-    let window = inputs.world.policy.aggregate;
+    let window = inputs.state.policy.aggregate;
     match inputs.metrics.recent(Subject::Node, wanted, inputs.now, window) {
         Some(_) => (wanted, None),
         None => (Measure::Memory, Some(MemoryPolicy::WithoutPageCache)),
@@ -106,7 +108,7 @@ fn mean(
 }
 
 fn windows(inputs: &Inputs<'_>, subject: Subject<'_>, memory: Measure) -> Vec<AggregatedUsage> {
-    let windows = inputs.world.policy.windows.iter();
+    let windows = inputs.state.policy.windows.iter();
     windows.map(|window| aggregated(inputs, subject, memory, *window)).collect()
 }
 
@@ -146,7 +148,7 @@ fn aggregated(
 }
 
 fn numa_nodes(inputs: &Inputs<'_>) -> Vec<NumaUsage> {
-    let window = inputs.world.policy.aggregate;
+    let window = inputs.state.policy.aggregate;
     let nodes = inputs.metrics.numa_nodes().into_iter();
     nodes
         .filter_map(|id| {
@@ -160,31 +162,31 @@ fn numa_nodes(inputs: &Inputs<'_>) -> Vec<NumaUsage> {
 }
 
 /// Pods with samples, as reported and as the predictor wants them.
-fn pods<'a>(inputs: &Inputs<'a>, memory: Measure) -> (Vec<PodUsage>, Vec<&'a PodView>) {
-    let window = inputs.world.policy.aggregate;
-    let mut sampled: Vec<(&PodView, ResourceMap)> = inputs
-        .world
+fn pods<'a>(inputs: &Inputs<'a>, memory: Measure) -> (Vec<PodUsage>, Vec<&'a Pod>) {
+    let window = inputs.state.policy.aggregate;
+    let mut sampled: Vec<(&Pod, ResourceMap)> = inputs
+        .state
         .pods
-        .iter()
+        .values()
         .filter_map(|pod| Some((&**pod, mean(inputs, Subject::Pod(&pod.uid), memory, window)?)))
         .collect();
     sampled.sort_by(|(a, _), (b, _)| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
-    let views = sampled.iter().map(|(pod, _)| *pod).collect();
+    let pods = sampled.iter().map(|(pod, _)| *pod).collect();
     let reported = sampled.into_iter().map(|(pod, usage)| PodUsage {
         name: Some(pod.name.clone()),
         namespace: Some(pod.namespace.clone()),
         pod_usage: Some(usage),
-        priority: Some(pod.priority.as_str().to_owned()),
+        priority: Some(pod.priority_class.as_str().to_owned()),
         qos: Some(pod.qos.as_str().to_owned()),
         extensions: None,
     });
-    (reported.collect(), views)
+    (reported.collect(), pods)
 }
 
 fn host_applications(inputs: &Inputs<'_>, memory: Measure) -> Vec<HostApplicationUsage> {
-    let window = inputs.world.policy.aggregate;
+    let window = inputs.state.policy.aggregate;
     let mut reported: Vec<HostApplicationUsage> = inputs
-        .world
+        .state
         .host_applications
         .iter()
         .filter_map(|app| {
@@ -203,12 +205,12 @@ fn host_applications(inputs: &Inputs<'_>, memory: Measure) -> Vec<HostApplicatio
 /// Reclaimable and peak; what cannot be predicted is an empty resource and nothing.
 fn predictions(
     inputs: &Inputs<'_>,
-    sampled: &[&PodView],
+    sampled: &[&Pod],
 ) -> (Option<PredictedUsage>, Option<PredictedUsage>, Option<String>) {
     let Some(prediction) = inputs.prediction else { return (None, None, None) };
     let predicted = |amounts| Some(PredictedUsage { resource: Some(resources(amounts)) });
     let nothing = Some(PredictedUsage { resource: Some(ResourceMap::default()) });
-    let Some(node) = &inputs.world.node else {
+    let Some(node) = &inputs.state.node else {
         return (nothing, None, Some("the Node object was not seen yet".to_owned()));
     };
     let pods = sampled.iter().copied();

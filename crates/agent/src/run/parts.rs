@@ -15,6 +15,7 @@ use host::cgroup::Tree;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client};
+use qos::node::Pods;
 use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -23,24 +24,25 @@ use tracing::{error, info, warn};
 
 use super::RunError;
 use crate::act::thread::Watching;
-use crate::act::{self, ActThread, Journal, Rounds, Scene, SharedScene};
+use crate::act::{self, ActThread, Journal, Rounds};
 use crate::audit::{Audit, Record};
+use crate::clock::Clock;
 use crate::collect::{CollectThread, Task};
 use crate::config::Config;
 use crate::evict::Evicting;
 use crate::exposition::Exposition;
 use crate::health::Health;
 use crate::kubelet::Kubelet;
+use crate::node_state::{NodeState, SharedNodeState};
 use crate::object::{self, Need, Seen};
-use crate::pods::{Pods, from_api, from_kubelet};
+use crate::pods::{from_api, from_kubelet};
 use crate::predict::{PredictThread, Prediction};
 use crate::series::{Measure, Metrics, Subject};
 use crate::server::{self, Shown};
 use crate::topology::SharedTopology;
 use crate::topology::publish::KubeletSource;
-use crate::view::{Clock, SharedWorld, World};
 use crate::waits::waits;
-use crate::{device, evict, measured, pleg, status, topology, world};
+use crate::{device, evict, measured, node_state, pleg, status, topology};
 
 /// How long threads may take to stop; the process has ten seconds.
 const STOP: Duration = Duration::from_secs(5);
@@ -63,8 +65,7 @@ pub(super) struct Agent {
     exposition: Exposition,
     audit: Audit,
     clock: Clock,
-    world: SharedWorld,
-    scene: SharedScene,
+    state: SharedNodeState,
     topology: SharedTopology,
     journal: Journal,
     collect: Option<CollectThread>,
@@ -73,7 +74,7 @@ pub(super) struct Agent {
     pleg: Option<pleg::Stop>,
 }
 
-/// What is known of the cluster, for parts that look at more than the world.
+/// What is known of the cluster, for parts that look at more than the node's state.
 struct Known {
     node: watch::Receiver<Seen<Node>>,
     pods: watch::Receiver<Pods>,
@@ -94,11 +95,10 @@ impl Agent {
         let health = Health::default();
         exposition.show_health(health.clone());
         config.collect.gates = config.gates.clone();
-        config.collect.best_effort_cgroup = layout.class(KubeQos::BestEffort).as_str().to_owned();
+        config.collect.best_effort_cgroup = layout.class(KubeQos::BestEffort);
         let mut agent = Self {
             audit: Audit::new(config.audit.clone()),
-            world: Arc::new(ArcSwap::from_pointee(World::default())),
-            scene: Arc::new(ArcSwap::from_pointee(Scene::default())),
+            state: Arc::new(ArcSwap::from_pointee(NodeState::default())),
             topology: Arc::default(),
             journal: Journal::new(&config.node_name),
             config,
@@ -118,7 +118,7 @@ impl Agent {
         let slo = agent.watch::<NodeSlo>("nodeslo", Need::Answer);
         let node_metric = agent.watch::<NodeMetric>("nodemetric", Need::Answer);
         let known = agent.start_pods(tree, node);
-        agent.start_world(&known, slo, node_metric.clone());
+        agent.follow_node(&known, slo, node_metric.clone());
         let (metrics, prediction) = agent.start_threads(tree)?;
         agent.start_report(metrics.clone(), prediction, node_metric);
         agent.start_topology(&known);
@@ -251,13 +251,13 @@ impl Agent {
         mpsc::channel(1).1
     }
 
-    fn start_world(
+    fn follow_node(
         &mut self,
         known: &Known,
         slo: watch::Receiver<Seen<NodeSlo>>,
         node_metric: watch::Receiver<Seen<NodeMetric>>,
     ) {
-        let gathering = world::Gathering {
+        let gathering = node_state::Gathering {
             layout: self.layout.clone(),
             node: known.node.clone(),
             slo,
@@ -265,30 +265,29 @@ impl Agent {
             pods: known.pods.clone(),
             exposition: self.exposition.clone(),
         };
-        let (world, scene) = (self.world.clone(), self.scene.clone());
-        let follow = world::follow(gathering, world, scene, self.stop.clone());
-        self.spawn("world", follow);
+        let follow = node_state::follow(gathering, self.state.clone(), self.stop.clone());
+        self.spawn("node-state", follow);
     }
 
     fn start_threads(&mut self, tree: &Tree) -> Result<(Metrics, Prediction), RunError> {
         let failed = |name| move |source| RunError::Thread { name, source };
         let settings = self.config.collect.clone();
         let interval = settings.usage_interval;
-        let (world, clock) = (self.world.clone(), self.clock);
-        let collect = CollectThread::start(settings, tree.clone(), world.clone(), clock);
+        let (state, clock) = (self.state.clone(), self.clock);
+        let collect = CollectThread::start(settings, tree.clone(), state.clone(), clock);
         let (collect, metrics) = collect.map_err(failed("collect"))?;
         self.collect = Some(collect);
         let settings = self.config.predict.clone();
-        let predict = PredictThread::start(settings, metrics.clone(), world, clock);
+        let predict = PredictThread::start(settings, metrics.clone(), state, clock);
         let (predict, prediction) = predict.map_err(failed("predict"))?;
         self.predict = Some(predict);
 
-        let (live, world) = (metrics.clone(), self.world.clone());
+        let (live, state) = (metrics.clone(), self.state.clone());
         self.exposition.read_live(move |group| {
-            measured::fill(group, &live, &world.load(), clock.now());
+            measured::fill(group, &live, &state.load(), clock.now());
         });
-        let (seen, world) = (metrics.clone(), self.world.clone());
-        self.journal.ask_who_waits(move || waits(&seen, &world.load()));
+        let (seen, state) = (metrics.clone(), self.state.clone());
+        self.journal.ask_who_waits(move || waits(&seen, &state.load()));
         let journal = self.journal.clone();
         self.exposition.read_live(move |group| {
             journal.suppressed().iter().for_each(|suppressed| suppressed.fill(group));
@@ -312,7 +311,7 @@ impl Agent {
             gauges: self.config.gates.is_on(AgentGate::NodeMetricPromMetrics),
             metrics,
             prediction: Some(prediction),
-            world: self.world.clone(),
+            state: self.state.clone(),
             clock: self.clock,
             object,
             exposition: self.exposition.clone(),
@@ -384,7 +383,7 @@ impl Agent {
             rounds = rounds.probing(prober);
         }
         let watching = Watching {
-            scene: self.scene.clone(),
+            state: self.state.clone(),
             topology: self.topology.clone(),
             metrics,
             clock: self.clock,
@@ -406,7 +405,7 @@ impl Agent {
             settings,
             gates: self.config.gates.clone(),
             sampled_every: self.config.collect.usage_interval,
-            scene: self.scene.clone(),
+            state: self.state.clone(),
             metrics,
             clock: self.clock,
             tree: tree.clone(),

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use api::metadata::topology::{CpuSharedPool, CpuSharedPools, PodCpuAlloc, PodCpuAllocs};
 use api::qos::QosClass;
+use qos::node::Pods;
 use units::CpuSet;
 
 use super::Machine;
 use crate::kubelet::cpu_state::CpuState;
-use crate::pods::Pods;
 
 /// Both pools, one entry for each NUMA node.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -25,16 +25,14 @@ pub fn bound(state: &CpuState, pods: &Pods) -> PodCpuAllocs {
         state.pods.iter().filter(|(_, cpus)| !cpus.is_empty()).filter_map(|(uid, cpus)| {
             let pod = pods.get(uid);
             let is_ours = pod.is_some_and(|pod| {
-                matches!(pod.view.raw_qos, Some(QosClass::Ls | QosClass::Be))
-                    || !pod.cpus.is_empty()
+                matches!(pod.raw_qos, Some(QosClass::Ls | QosClass::Be)) || !pod.cpus.is_empty()
             });
             if is_ours {
                 return None;
             }
-            let view = pod.map(|pod| &pod.view);
             Some(PodCpuAlloc {
-                namespace: view.map(|view| view.namespace.clone()).unwrap_or_default(),
-                name: view.map(|view| view.name.clone()).unwrap_or_default(),
+                namespace: pod.map(|pod| pod.namespace.clone()).unwrap_or_default(),
+                name: pod.map(|pod| pod.name.clone()).unwrap_or_default(),
                 uid: uid.clone(),
                 cpuset: cpus.clone(),
                 managed_by_kubelet: true,
@@ -51,9 +49,9 @@ pub fn share(machine: &Machine, bound: &PodCpuAllocs, pods: &Pods, excluded: &Cp
     }
     let mut shared = base.clone();
     let mut best_effort = base;
-    for pod in pods.values().filter(|pod| !pod.view.is_terminated()) {
+    for pod in pods.values().filter(|pod| !pod.is_terminated()) {
         shared = shared.difference(&pod.cpus);
-        if pod.view.raw_qos == Some(QosClass::Lse) {
+        if pod.raw_qos == Some(QosClass::Lse) {
             best_effort = best_effort.difference(&pod.cpus);
         }
     }

@@ -18,6 +18,7 @@ use api::protocol::metric::status::{FAILED, SUCCEEDED};
 use host::fs::HostFs;
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
+use qos::node::Pods;
 use reconcile::key::Key;
 use reconcile::write::Writer;
 use tokio::sync::watch;
@@ -31,7 +32,6 @@ use crate::kubelet::Kubelet;
 use crate::kubelet::config::{ConfigError, KubeletConfig, through_api};
 use crate::kubelet::cpu_state::{self, CpuState};
 use crate::object::{Seen, chain};
-use crate::pods::Pods;
 
 /// How often the kubelet is asked how it is configured, and the kernel which CPUs there are.
 const RARELY: Duration = Duration::from_secs(60);

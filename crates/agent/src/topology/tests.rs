@@ -1,10 +1,10 @@
 use std::sync::Arc;
 
+use qos::node::{Pod, next};
 use serde_json::{Value, json};
 
 use super::*;
 use crate::kubelet::{config, cpu_state};
-use crate::pods::{self, read};
 
 /// Two sockets, one NUMA node each, two cores of two threads: siblings are 4 apart.
 fn machine() -> Machine {
@@ -37,7 +37,7 @@ fn node(metadata: Value) -> Node {
     .unwrap()
 }
 
-fn pod(uid: &str, qos: &str, cpus: &str, phase: &str) -> read::NodePod {
+fn pod(uid: &str, qos: &str, cpus: &str, phase: &str) -> Pod {
     let pod = serde_json::from_value(json!({
         "metadata": {
             "namespace": "d", "name": uid, "uid": uid,
@@ -46,11 +46,11 @@ fn pod(uid: &str, qos: &str, cpus: &str, phase: &str) -> read::NodePod {
         },
         "status": { "phase": phase },
     }));
-    read::read(&pod.unwrap(), &groups::Layout::one_machine()).unwrap()
+    Pod::read(&pod.unwrap(), &groups::Layout::one_machine()).unwrap()
 }
 
-fn pods(all: Vec<read::NodePod>) -> Pods {
-    pods::next(&Arc::default(), all)
+fn pods(all: Vec<Pod>) -> Pods {
+    next(&Arc::default(), all)
 }
 
 /// A node that nothing is said about.

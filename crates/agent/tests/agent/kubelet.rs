@@ -8,13 +8,14 @@ use agent::exposition::Exposition;
 use agent::health::Health;
 use agent::kubelet::{Access, Identity, Kubelet, Settings, Trust, endpoint};
 use agent::object::Seen;
-use agent::pods::{Pods, from_kubelet};
+use agent::pods::from_kubelet;
 use groups::{Driver, Layout};
 use http::{Request, Response};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use k8s_openapi::api::core::v1::Node;
 use parking_lot::Mutex;
+use qos::node::Pods;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use testkit::loopback::Loopback;
@@ -158,7 +159,7 @@ impl Asking {
     }
 
     fn names(&self) -> Vec<String> {
-        self.pods.borrow().values().map(|pod| pod.view.name.clone()).collect()
+        self.pods.borrow().values().map(|pod| pod.name.clone()).collect()
     }
 
     async fn until_names(&self, want: &[&str]) {

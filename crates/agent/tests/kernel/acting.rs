@@ -10,12 +10,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use agent::act::rounds::Inputs;
-use agent::act::{Files, Journal, Ledger, NodeScene, Rounds, Scene, Settings};
+use agent::act::{Files, Journal, Ledger, Rounds, Settings};
 use agent::audit::{self, Audit};
-use agent::pods::{NodePod, read};
+use agent::node_state::NodeState;
 use agent::series::{Measure, Metrics, StorageInfo, Store, Subject};
 use agent::topology::{self, machine};
-use agent::view::NodeView;
 use api::protocol::gate::Gates;
 use api::qos::KubeQos;
 use groups::{CgroupPath, Driver, Knob, Layout, Setting, Version};
@@ -25,7 +24,8 @@ use host::cgroup::Tree;
 use host::fs::{Mounts, RealFs};
 use host::topology::Topology;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::Node as NodeObject;
+use qos::node::{Node, Pod};
 use serde_json::{Value, json};
 use testkit::wait::until_blocking;
 use units::{Bytes, CpuMemory, CpuSet, MilliCpu};
@@ -65,13 +65,13 @@ struct Rig {
     rounds: Rounds,
     journal: Journal,
     metrics: Metrics,
-    pods: Vec<NodePod>,
+    pods: Vec<Pod>,
     slo: Value,
     start: Instant,
     off_by: Option<String>,
     cpus: i64,
     topology: Arc<topology::Topology>,
-    scene: Arc<Scene>,
+    state: Arc<NodeState>,
 }
 
 impl Rig {
@@ -98,7 +98,7 @@ impl Rig {
         let cpus = i64::try_from(machine.cpus.len()).unwrap();
         let topology = topology::compute(&topology::Inputs {
             machine: &machine,
-            node: &Node::default(),
+            node: &NodeObject::default(),
             pods: &Arc::default(),
             kubelet: None,
             bound: &Default::default(),
@@ -116,7 +116,7 @@ impl Rig {
             off_by: None,
             cpus,
             topology: Arc::new(topology.unwrap()),
-            scene: Arc::default(),
+            state: Arc::default(),
         };
         rig.look();
         rig
@@ -125,15 +125,15 @@ impl Rig {
     fn look(&mut self) {
         let amounts =
             CpuMemory { cpu: MilliCpu::from_cores(self.cpus), memory: Bytes::from_gib(1) };
-        let view = NodeView { capacity: amounts, allocatable: amounts, ..NodeView::default() };
+        let node = Node { capacity: amounts, allocatable: amounts, ..Node::default() };
         let spec = serde_json::from_value(self.slo.clone()).unwrap();
-        let pods = self.pods.iter().map(|pod| (pod.view.uid.clone(), Arc::new(pod.clone())));
-        self.scene = Arc::new(Scene {
-            node: Some(NodeScene { view, ..NodeScene::default() }),
+        let pods = self.pods.iter().map(|pod| (pod.uid.clone(), Arc::new(pod.clone())));
+        self.state = Arc::new(NodeState {
+            node: Some(Arc::new(node)),
             slo: Arc::new(api::policy::resolve(Some(&spec), None)),
             pods: Arc::new(pods.collect()),
-            host_applications: Vec::new(),
             is_complete: true,
+            ..NodeState::default()
         });
     }
 
@@ -147,7 +147,7 @@ impl Rig {
             store.push(Subject::Container("containerd://web"), Measure::Throttled, now, 0.5);
         }
         let inputs = Inputs {
-            scene: self.scene.clone(),
+            state: self.state.clone(),
             topology: Some(self.topology.clone()),
             metrics: self.metrics.clone(),
             off_by: self.off_by.clone(),
@@ -186,7 +186,7 @@ impl Rig {
     }
 }
 
-fn pod(name: &str, qos: &str, layout: &Layout) -> NodePod {
+fn pod(name: &str, qos: &str, layout: &Layout) -> Pod {
     let class = if qos == "BE" { "BestEffort" } else { "Burstable" };
     let resources = match qos {
         "BE" => {
@@ -205,7 +205,7 @@ fn pod(name: &str, qos: &str, layout: &Layout) -> NodePod {
               "imageID": "", "ready": true, "restartCount": 0, "state": { "running": {} } },
         ] },
     });
-    read::read(&serde_json::from_value(object).unwrap(), layout).unwrap()
+    Pod::read(&serde_json::from_value(object).unwrap(), layout).unwrap()
 }
 
 const PODS: [(&str, &str); 2] = [("web", "LS"), ("job", "BE")];
@@ -225,7 +225,7 @@ fn furnish(sandbox: &Sandbox) -> (Vec<CgroupPath>, Vec<Workload>) {
     }
     for (name, qos) in PODS {
         let pod = pod(name, qos, &layout);
-        let group = CgroupPath::new(&pod.view.cgroup);
+        let group = pod.cgroup.clone();
         let container = group.child(name);
         for group in [&group, &container] {
             sandbox.tree.make(group).unwrap();

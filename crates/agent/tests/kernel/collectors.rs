@@ -7,15 +7,16 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use agent::collect::{Collector, Task};
+use agent::collect::{CollectSettings, Collector, Task};
+use agent::node_state::NodeState;
 use agent::series::{Measure, Metrics, Store, Subject};
-use agent::view::{CollectSettings, ContainerState, ContainerView, PodPhase, PodView, World};
 use api::priority::PriorityClass;
 use api::protocol::gate::AgentGate;
 use api::qos::{KubeQos, QosClass};
 use groups::{CgroupPath, Driver, Knob, Layout, Limit, PodUid, Setting, Version};
 use host::Reading;
-use units::{CpuMemory, CpuSet};
+use qos::node::{Container, ContainerState, Pod as NodePod, PodPhase, next};
+use units::CpuSet;
 
 use crate::sandbox::Sandbox;
 use crate::workload::Workload;
@@ -26,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// One pod with one container with one process.
 struct Pod {
-    view: Arc<PodView>,
+    view: NodePod,
     container: CgroupPath,
     workload: Workload,
 }
@@ -44,28 +45,24 @@ impl Pod {
         let container = sandbox.make(path.as_str());
         let workload = Workload::start();
         sandbox.tree.enter(&container, workload.id()).unwrap();
-        let view = PodView {
+        let view = NodePod {
             namespace: "default".to_owned(),
             name: format!("pod-{number}"),
             uid,
             kube_qos,
-            raw_qos: None,
             qos: QosClass::from(kube_qos),
-            priority: PriorityClass::Prod,
+            priority_class: PriorityClass::Prod,
             phase: PodPhase::Running,
-            is_deleting: false,
-            started: None,
-            requests: CpuMemory::default(),
-            batch_requests: CpuMemory::default(),
-            cgroup: container.parent().unwrap().as_str().to_owned(),
-            containers: vec![ContainerView {
+            cgroup: container.parent().unwrap(),
+            containers: vec![Container {
                 name: "main".to_owned(),
                 id,
-                cgroup: container.as_str().to_owned(),
+                cgroup: container.clone(),
                 state: ContainerState::Running,
             }],
+            ..NodePod::default()
         };
-        Self { view: Arc::new(view), container, workload }
+        Self { view, container, workload }
     }
 
     fn subjects(&self) -> [Subject<'_>; 2] {
@@ -77,7 +74,7 @@ impl Pod {
 struct Rig {
     collector: Collector,
     metrics: Metrics,
-    world: Arc<World>,
+    state: Arc<NodeState>,
     now: Duration,
 }
 
@@ -85,23 +82,23 @@ impl Rig {
     fn new(sandbox: &Sandbox, driver: Driver, pods: &[&Pod]) -> Self {
         let tier = Layout::new(driver).class(api::qos::KubeQos::BestEffort);
         let mut settings = CollectSettings {
-            best_effort_cgroup: format!("{}/{}", sandbox.root.as_str(), tier.as_str()),
+            best_effort_cgroup: sandbox.root.child(tier.as_str()),
             psi_interval: SECOND,
             ..CollectSettings::default()
         };
         settings.gates.set(AgentGate::PSICollector, true);
         let metrics = Metrics::new(Store::new(settings.usage_interval, settings.max_points));
         let collector = Collector::new(sandbox.tree.clone(), settings, metrics.clone());
-        let pods = pods.iter().map(|pod| pod.view.clone()).collect();
-        let world = Arc::new(World { pods, ..World::default() });
-        let mut rig = Self { collector, metrics, world, now: Duration::ZERO };
+        let pods = next(&Arc::default(), pods.iter().map(|pod| pod.view.clone()));
+        let state = Arc::new(NodeState { pods, ..NodeState::default() });
+        let mut rig = Self { collector, metrics, state, now: Duration::ZERO };
         rig.tick();
         rig
     }
 
     fn tick(&mut self) {
         self.now += SECOND;
-        assert!(self.collector.tick(self.now, &self.world), "usage is due every second");
+        assert!(self.collector.tick(self.now, &self.state), "usage is due every second");
     }
 
     /// The kernel sums up what each CPU has counted every two seconds, on a busy machine later.

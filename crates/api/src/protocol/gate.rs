@@ -7,6 +7,8 @@
 
 use std::collections::BTreeSet;
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 use crate::shape::nearest;
 
 /// The gates of one component.
@@ -117,6 +119,21 @@ pub struct Gates<G: Gate>(BTreeSet<G>);
 impl<G: Gate> Default for Gates<G> {
     fn default() -> Self {
         Self(G::ALL.iter().copied().filter(|gate| gate.is_on_by_default()).collect())
+    }
+}
+
+/// The names of those that are on.
+impl<G: Gate> Serialize for Gates<G> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(|gate| gate.name()))
+    }
+}
+
+/// A name that no gate has says nothing.
+impl<'de, G: Gate> Deserialize<'de> for Gates<G> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let on: BTreeSet<String> = BTreeSet::deserialize(deserializer)?;
+        Ok(Self(G::ALL.iter().copied().filter(|gate| on.contains(gate.name())).collect()))
     }
 }
 

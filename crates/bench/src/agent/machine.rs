@@ -3,13 +3,14 @@
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use agent::view::{ContainerState, ContainerView, PodPhase, PodView, World};
+use agent::node_state::NodeState;
 use anyhow::Context;
 use api::priority::PriorityClass;
 use api::qos::{KubeQos, QosClass};
 use groups::{CgroupPath, ContainerId, Driver, Layout, PodUid};
 use host::cgroup::Tree;
 use host::fs::{Mounts, RealFs};
+use qos::node::{Container, ContainerState, Pod, PodPhase, next};
 use units::{Bytes, CpuMemory, MilliCpu};
 
 /// Made groups and started processes; dropping it removes them all.
@@ -33,12 +34,11 @@ impl Machine {
         for class in [api::qos::KubeQos::Burstable, api::qos::KubeQos::BestEffort] {
             machine.group(layout.class(class))?;
         }
-        for pod in world(&machine.root, pods).pods {
-            machine.group(CgroupPath::new(&pod.cgroup))?;
+        for pod in state(&machine.root, pods).pods.values() {
+            machine.group(pod.cgroup.clone())?;
             for container in &pod.containers {
-                let group = CgroupPath::new(&container.cgroup);
-                machine.group(group.clone())?;
-                machine.process(&group)?;
+                machine.group(container.cgroup.clone())?;
+                machine.process(&container.cgroup)?;
             }
         }
         Ok(machine)
@@ -95,13 +95,13 @@ pub(super) fn all_pods(root: &str) -> CgroupPath {
 
 /// The pods of the tree as the agent sees them: of ten pods one guaranteed, seven burstable and two
 /// best-effort.
-pub(super) fn world(root: &str, pods: u16) -> World {
+pub(super) fn state(root: &str, pods: u16) -> NodeState {
     let layout = layout(root);
-    let pods = (0..pods).map(|number| Arc::new(pod(&layout, number))).collect();
-    World { pods, ..World::default() }
+    let pods = next(&Arc::default(), (0..pods).map(|number| pod(&layout, number)));
+    NodeState { pods, ..NodeState::default() }
 }
 
-fn pod(layout: &Layout, number: u16) -> PodView {
+fn pod(layout: &Layout, number: u16) -> Pod {
     let (kube_qos, class) = match number % 10 {
         0 => (KubeQos::Guaranteed, api::qos::KubeQos::Guaranteed),
         1..8 => (KubeQos::Burstable, api::qos::KubeQos::Burstable),
@@ -112,26 +112,24 @@ fn pod(layout: &Layout, number: u16) -> PodView {
     let id = format!("{number:064x}");
     let container = format!("tidepool://{id}").parse::<ContainerId>();
     let cgroup = layout.pod(class, &uid);
-    let containers = container.iter().map(|container| ContainerView {
+    let containers = container.iter().map(|container| Container {
         name: "main".to_owned(),
         id: container.to_string(),
-        cgroup: layout.container(class, &uid, container).as_str().to_owned(),
+        cgroup: layout.container(class, &uid, container),
         state: ContainerState::Running,
     });
-    PodView {
+    Pod {
         namespace: "bench".to_owned(),
         name: format!("pod-{number}"),
         uid: uid.as_str().to_owned(),
         kube_qos,
         raw_qos: Some(qos),
         qos,
-        priority: PriorityClass::from(qos),
+        priority_class: PriorityClass::from(qos),
         phase: PodPhase::Running,
-        is_deleting: false,
-        started: None,
         requests: CpuMemory { cpu: MilliCpu(100), memory: Bytes::from_mib(64) },
-        batch_requests: CpuMemory::default(),
         containers: containers.collect(),
-        cgroup: cgroup.as_str().to_owned(),
+        cgroup,
+        ..Pod::default()
     }
 }

@@ -7,9 +7,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use agent::act::Reflex;
-use agent::collect::{CollectThread, Meter, MeteredFs};
+use agent::clock::Clock;
+use agent::collect::{CollectSettings, CollectThread, Meter, MeteredFs};
+use agent::node_state::NodeState;
 use agent::series::{Measure, Metrics, Store, Subject};
-use agent::view::{Clock, CollectSettings, World};
 use anyhow::Context;
 use arc_swap::ArcSwap;
 use groups::Version;
@@ -35,17 +36,17 @@ pub(super) fn run(root: &str, pods: u16, time: Duration) -> anyhow::Result<Repor
         Version::V1 => "v1",
         Version::V2 => "v2",
     };
-    let world = machine::world(root, pods);
+    let state = machine::state(root, pods);
     let settings = CollectSettings {
-        best_effort_cgroup: machine::best_effort(root).as_str().to_owned(),
+        best_effort_cgroup: machine::best_effort(root),
         ..CollectSettings::default()
     };
     let metrics = Metrics::new(Store::new(settings.usage_interval, settings.max_points));
-    remember(&metrics, &world, settings.usage_interval);
-    let world = Arc::new(ArcSwap::from_pointee(world));
+    remember(&metrics, &state, settings.usage_interval);
+    let state = Arc::new(ArcSwap::from_pointee(state));
     let clock = Clock::start_at(HISTORY);
     let collecting =
-        CollectThread::start_into(metrics.clone(), settings, tree.clone(), world, clock)?;
+        CollectThread::start_into(metrics.clone(), settings, tree.clone(), state, clock)?;
     let mut reflex = Reflex::new(&tree, machine::all_pods(root), machine::best_effort(root));
     look(&mut reflex, clock, WARM_UP)?;
     let before = Spent::now(&meter, &collecting)?;
@@ -92,13 +93,13 @@ fn look(reflex: &mut Reflex, clock: Clock, time: Duration) -> anyhow::Result<()>
 }
 
 /// Fills the rings with half an hour of samples, as if the agent had run that long.
-fn remember(metrics: &Metrics, world: &World, interval: Duration) {
+fn remember(metrics: &Metrics, state: &NodeState, interval: Duration) {
     let mut store = metrics.lock();
     let mut at = Duration::ZERO;
     while at < HISTORY {
         let nodes = [Subject::Node, Subject::System, Subject::BestEffort];
-        let pods = world.pods.iter().map(|pod| Subject::Pod(&pod.uid));
-        let containers = world.pods.iter().flat_map(|pod| &pod.containers);
+        let pods = state.pods.values().map(|pod| Subject::Pod(&pod.uid));
+        let containers = state.pods.values().flat_map(|pod| &pod.containers);
         let containers = containers.map(|container| Subject::Container(&container.id));
         for subject in nodes.into_iter().chain(pods).chain(containers) {
             store.push(subject, Measure::Cpu, at, 0.1);

@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use agent::act::Prober;
 use agent::audit;
+use agent::collect::CollectSettings;
 use agent::config::{Acting, Groups, KubeletAccess};
 use agent::kubelet;
 use agent::predict::PredictSettings;
 use agent::status::cadence;
-use agent::view::CollectSettings;
 use anyhow::{Context, bail};
 use api::protocol::endpoint::agent::{AUDIT_DIR, DEVICE_INFO_DIR, KUBELET_READ_ONLY_PORT};
 use api::protocol::gate::{AgentGate, Gates};

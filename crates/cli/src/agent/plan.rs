@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::audit;
+use agent::collect::CollectSettings;
 use agent::config::{Acting, Config, Groups, KubeletAccess};
 use agent::predict::PredictSettings;
 use agent::status::cadence;
-use agent::view::CollectSettings;
 use anyhow::Context;
 use api::protocol::gate::{AgentGate, Gates};
 use host::fs::{Mounts, RealFs};

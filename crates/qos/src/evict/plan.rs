@@ -51,7 +51,7 @@ pub struct Inputs<'a, Id> {
     /// Best-effort against its real limit: average over the window, and last.
     pub tier: Option<(Tier, Option<Tier>)>,
     /// What the node advertises; a resource that is not there is not advertised.
-    pub lent: &'a BTreeMap<&'static str, i64>,
+    pub lent: &'a BTreeMap<String, i64>,
     pub pods: &'a [Pod<Id>],
 }
 
@@ -75,7 +75,7 @@ pub struct Pod<Id> {
     pub cpu_used: Option<MilliCpu>,
     pub memory_used: Option<Bytes>,
     /// What it asked for of [`LENT`], by name.
-    pub asked: BTreeMap<&'static str, i64>,
+    pub asked: BTreeMap<String, i64>,
 }
 
 impl<Id> Pod<Id> {

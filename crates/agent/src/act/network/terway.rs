@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use qos::node::Pod;
 use serde::Serialize;
 
 use super::{NetworkError, bits, tier_of};
 use crate::act::facts::Facts;
-use crate::pods::NodePod;
 
 pub(super) const GLOBAL: &str = "global_bps_config";
 pub(super) const PODS: &str = "pod.json";
@@ -46,20 +46,20 @@ pub(super) fn dir(places: &[PathBuf]) -> Result<PathBuf, NetworkError> {
 /// All pods of the node.
 pub(super) fn pods(facts: &Facts<'_>) -> String {
     let pods: BTreeMap<String, Entry> =
-        facts.every_pod().map(|pod| (pod.view.uid.clone(), entry(pod))).collect();
+        facts.every_pod().map(|pod| (pod.uid.clone(), entry(pod))).collect();
     // Strings and numbers always have a text.
     serde_json::to_string(&pods).unwrap_or_default()
 }
 
-fn entry(pod: &NodePod) -> Entry {
-    let own = pod.asked.network_qos.as_ref();
+fn entry(pod: &Pod) -> Entry {
+    let own = pod.annotations.network_qos.as_ref();
     let bytes = |limit: Option<units::Quantity>| limit.and_then(bits).unwrap_or_default() / 8;
     Entry {
-        pod_name: pod.view.name.clone(),
-        pod_namespace: pod.view.namespace.clone(),
-        pod_uid: pod.view.uid.clone(),
+        pod_name: pod.name.clone(),
+        pod_namespace: pod.namespace.clone(),
+        pod_uid: pod.uid.clone(),
         prio: tier_of(pod).terway(),
-        cgroup_dir: format!("{NET_CLS}/{}", pod.view.cgroup),
+        cgroup_dir: format!("{NET_CLS}/{}", pod.cgroup.as_str()),
         qos_config: Limits {
             ingress_bandwidth: bytes(own.and_then(|own| own.ingress_limit)),
             egress_bandwidth: bytes(own.and_then(|own| own.egress_limit)),

@@ -10,36 +10,35 @@ use api::why::{Resource, Sum, Why};
 use groups::{CgroupPath, Knob};
 use qos::batch::{Container, Limits, Node, container_limits, pod_limits};
 use qos::claim::{Rank, Value};
+use qos::node::{ContainerSpec, Pod};
 use qos::wish::Wish;
 use units::MilliCpu;
 
 use super::super::facts::Facts;
 use super::super::why::Decision;
 use super::{number, quota, set, suppress};
-use crate::pods::{ContainerAsked, NodePod};
 
 pub fn decide(facts: &Facts<'_>) -> Decision {
     let node = Node {
-        normalization: facts.scene.node.as_ref().and_then(|node| node.normalization),
+        normalization: facts.cluster.node.as_ref().and_then(|node| node.normalization),
         is_quota_on_tier: suppress::is_by_quota(facts),
     };
     let tier = format!("{}/", facts.tier().as_str());
     let mut decision = Decision::default();
     for pod in facts.pods().filter(|pod| is_batch(pod)) {
-        let containers: Vec<Container> = pod.asked.containers.iter().map(asked).collect();
+        let containers: Vec<Container> = pod.specs.iter().map(asked).collect();
         let limits = pod_limits(&containers, node);
-        let group = CgroupPath::new(&pod.view.cgroup);
+        let group = pod.cgroup.clone();
         decision.wishes.extend(wishes(&group, &limits));
         if group.as_str().starts_with(&tier) {
             decision.wishes.push(weight(&group, &limits));
         }
-        if !pod.asked.is_virtual_machine {
-            for (container, asked) in pod.asked.containers.iter().zip(&containers) {
-                let Some(group) = container.cgroup.as_deref() else { continue };
+        if !pod.is_virtual_machine {
+            for (container, asked) in pod.specs.iter().zip(&containers) {
+                let Some(group) = &container.cgroup else { continue };
                 let limits = container_limits(asked, node);
-                let group = CgroupPath::new(group);
-                decision.wishes.extend(wishes(&group, &limits));
-                decision.wishes.push(weight(&group, &limits));
+                decision.wishes.extend(wishes(group, &limits));
+                decision.wishes.push(weight(group, &limits));
             }
         }
         decision.whys.extend(explain(pod, &limits));
@@ -48,16 +47,16 @@ pub fn decide(facts: &Facts<'_>) -> Decision {
 }
 
 /// A container that names no batch resource counts as one without limits.
-fn is_batch(pod: &NodePod) -> bool {
-    pod.view.raw_qos == Some(QosClass::Be)
-        && pod.asked.containers.iter().any(|container| container.has_batch)
+fn is_batch(pod: &Pod) -> bool {
+    pod.raw_qos == Some(QosClass::Be) && pod.specs.iter().any(|container| container.batch.is_some())
 }
 
-fn asked(container: &ContainerAsked) -> Container {
+fn asked(container: &ContainerSpec) -> Container {
+    let batch = container.batch.unwrap_or_default();
     Container {
-        cpu_request: container.batch.cpu_request,
-        cpu_limit: container.batch.cpu_limit,
-        memory_limit: container.batch.memory_limit,
+        cpu_request: batch.cpu_request,
+        cpu_limit: batch.cpu_limit,
+        memory_limit: batch.memory_limit,
     }
 }
 
@@ -75,8 +74,8 @@ fn weight(group: &CgroupPath, limits: &Limits) -> Wish {
     set(group, Knob::CpuShares, Rank::POD, number(limits.shares), WHY)
 }
 
-fn explain(pod: &NodePod, limits: &Limits) -> [Why; 2] {
-    let about = format!("{}/{}", pod.view.namespace, pod.view.name);
+fn explain(pod: &Pod, limits: &Limits) -> [Why; 2] {
+    let about = format!("{}/{}", pod.namespace, pod.name);
     // A hundred microseconds of each 100 ms are a thousandth of a CPU.
     let most = limits.quota.map(|quota| quota.0 / 100);
     let weight = limits.shares.saturating_mul(1_000).div_euclid(1_024);

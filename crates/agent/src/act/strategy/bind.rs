@@ -11,16 +11,16 @@ use api::metadata::topology::CpuSharedPools;
 use api::protocol::gate::AgentGate;
 use api::qos::QosClass;
 use api::why::{Resource, Sum, Why};
-use groups::{CgroupPath, Knob};
+use groups::Knob;
 use qos::assign::{Assignment, Class, Placement, Pools, Reason, assign};
 use qos::claim::{Rank, Value};
+use qos::node::Pod;
 use qos::wish::Wish;
 use units::CpuSet;
 
 use super::super::facts::Facts;
 use super::super::why::Decision;
 use super::{cpus, set};
-use crate::pods::NodePod;
 use crate::topology::Topology;
 
 /// `None` before the machine's CPUs are known.
@@ -29,14 +29,14 @@ pub fn decide(facts: &Facts<'_>) -> Option<Decision> {
     let online = topology.cpus.online();
     let pools = pools(facts, topology);
     let mut decision = Decision::default();
-    for pod in facts.pods().filter(|pod| !pod.asked.is_virtual_machine) {
-        let class = class(pod.view.raw_qos);
+    for pod in facts.pods().filter(|pod| !pod.is_virtual_machine) {
+        let class = class(pod.raw_qos);
         if class == Class::Be && !pools.is_best_effort_placed {
             continue;
         }
-        let placement = Placement { cpus: pod.cpus.clone(), numa: pod.asked.numa.clone() };
+        let placement = Placement { cpus: pod.cpus.clone(), numa: pod.numa.clone() };
         let assignment = assign(class, &placement, &pools);
-        let group = CgroupPath::new(&pod.view.cgroup);
+        let group = pod.cgroup.clone();
         let (set_to, is_own) = match &assignment {
             Assignment::Own(own) => (own.intersection(&online), true),
             Assignment::Shared(shared) if *shared == online => continue,
@@ -75,10 +75,10 @@ fn applications(facts: &Facts<'_>, pools: &Pools, online: &CpuSet) -> Vec<Wish> 
     if shared == *online {
         return Vec::new();
     }
-    let apps = facts.scene.host_applications.iter().filter(|app| app.qos == Some(QosClass::Ls));
+    let apps = facts.cluster.host_applications.iter().filter(|app| app.qos == Some(QosClass::Ls));
     let why = "the CPUs that online pods share";
     apps.map(|app| {
-        let group = CgroupPath::new(&app.cgroup);
+        let group = app.cgroup.clone();
         set(&group, Knob::CpusetCpus, Rank::POOLS, cpus(&shared), why)
     })
     .collect()
@@ -93,7 +93,7 @@ fn pools(facts: &Facts<'_>, topology: &Topology) -> Pools {
         shared: if is_empty { best_effort.clone() } else { shared },
         best_effort,
         system: facts
-            .scene
+            .cluster
             .node
             .as_ref()
             .and_then(|node| node.system.as_ref())
@@ -119,7 +119,7 @@ fn class(qos: Option<QosClass>) -> Class {
     }
 }
 
-fn explain(pod: &NodePod, assignment: &Assignment) -> Option<Why> {
+fn explain(pod: &Pod, assignment: &Assignment) -> Option<Why> {
     let (headline, bound_by) = match assignment {
         Assignment::Own(cpus) => (format!("runs on CPUs {cpus} of its own"), "scheduler"),
         Assignment::Shared(cpus) => (format!("shares CPUs {cpus}"), "shared pool"),
@@ -132,7 +132,7 @@ fn explain(pod: &NodePod, assignment: &Assignment) -> Option<Why> {
         Assignment::Untouched(Reason::BestEffort) => return None,
     };
     Some(Why {
-        about: format!("{}/{}", pod.view.namespace, pod.view.name),
+        about: format!("{}/{}", pod.namespace, pod.name),
         resource: Resource::Cpu,
         headline,
         bound_by: bound_by.to_owned(),

@@ -30,11 +30,9 @@ pub fn decide(facts: &Facts<'_>) -> Option<Decision> {
     if let Some(root) = root.filter(|root| root.enable == Some(true)) {
         decision.wishes.extend(cost(facts, &resolve(root, disks)));
     }
-    for pod in
-        facts.pods().filter(|pod| pod.view.raw_qos.is_some_and(|qos| qos != QosClass::System))
-    {
-        if let Some(own) = &pod.asked.blkio_qos {
-            let group = CgroupPath::new(&pod.view.cgroup);
+    for pod in facts.pods().filter(|pod| pod.raw_qos.is_some_and(|qos| qos != QosClass::System)) {
+        if let Some(own) = &pod.annotations.blkio_qos {
+            let group = pod.cgroup.clone();
             decision.wishes.extend(limits(facts, &group, &resolve(own, disks)));
         }
     }

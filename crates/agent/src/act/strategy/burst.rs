@@ -13,13 +13,13 @@ use groups::{CgroupPath, Knob};
 use qos::burst::limiter::Allowance;
 use qos::burst::{self, Cause, Limiter, NodeState, Pool, Step, cfs_burst, node_state, pod_quota};
 use qos::claim::Rank;
+use qos::node::{ContainerSpec, Pod};
 use qos::wish::Wish;
 use units::{Micros, MilliCpu, Percent};
 
 use super::super::facts::Facts;
 use super::super::why::Decision;
 use super::{number, quota, set};
-use crate::pods::{ContainerAsked, NodePod};
 use crate::series::{Measure, Subject};
 
 /// The node is judged by its mean over this many rounds, at most ten seconds.
@@ -56,7 +56,7 @@ pub fn decide(facts: &Facts<'_>, memory: &mut Memory) -> Decision {
     let mut decision = Decision::default();
     let mut seen = BTreeSet::new();
     for pod in facts.pods().filter(|pod| is_eligible(pod)) {
-        let policy = policy(&node, pod.asked.cpu_burst.as_ref());
+        let policy = policy(&node, pod.annotations.cpu_burst.as_ref());
         if !policy.saves && !policy.moves {
             continue;
         }
@@ -68,10 +68,10 @@ pub fn decide(facts: &Facts<'_>, memory: &mut Memory) -> Decision {
 }
 
 /// Pods that the scheduler gave CPUs have no quota to burst from.
-fn is_eligible(pod: &NodePod) -> bool {
-    !matches!(pod.view.raw_qos, Some(QosClass::Lse | QosClass::Lsr | QosClass::Be))
+fn is_eligible(pod: &Pod) -> bool {
+    !matches!(pod.raw_qos, Some(QosClass::Lse | QosClass::Lsr | QosClass::Be))
         && pod.cpus.is_empty()
-        && !pod.asked.is_virtual_machine
+        && !pod.is_virtual_machine
 }
 
 fn policy(node: &CpuBurstStrategy, pod: Option<&CpuBurstStrategy>) -> Policy {
@@ -104,12 +104,12 @@ fn pool(facts: &Facts<'_>) -> Option<Pool> {
     let mut pool =
         Pool { total: MilliCpu::from_cores(cpus), used: facts.average_cpu(Subject::Node, window)? };
     for pod in facts.every_pod() {
-        let has_own = matches!(pod.view.raw_qos, Some(QosClass::Lse | QosClass::Lsr));
+        let has_own = matches!(pod.raw_qos, Some(QosClass::Lse | QosClass::Lsr));
         if has_own {
-            pool.total -= pod.asked.requests().cpu;
+            pool.total -= pod.requests.cpu;
         }
-        if has_own || pod.view.raw_qos == Some(QosClass::Be) {
-            pool.used -= facts.average_cpu(Subject::Pod(&pod.view.uid), window).unwrap_or_default();
+        if has_own || pod.raw_qos == Some(QosClass::Be) {
+            pool.used -= facts.average_cpu(Subject::Pod(&pod.uid), window).unwrap_or_default();
         }
     }
     Some(pool)
@@ -117,20 +117,20 @@ fn pool(facts: &Facts<'_>) -> Option<Pool> {
 
 fn of_pod(
     facts: &Facts<'_>,
-    pod: &NodePod,
+    pod: &Pod,
     policy: Policy,
     state: NodeState,
     memory: &mut Memory,
     decision: &mut Decision,
     seen: &mut BTreeSet<String>,
 ) {
-    let group = CgroupPath::new(&pod.view.cgroup);
+    let group = pod.cgroup.clone();
     // A kubelet may be told to write no quotas; then there is nothing to burst from.
     let Some(Some(pod_now)) = facts.quota(&group) else { return };
     let mut quotas = Vec::new();
     let mut savings = Micros::ZERO;
     let mut steps = Vec::new();
-    for container in &pod.asked.containers {
+    for container in &pod.specs {
         let limit = container.native.cpu_limit.filter(|limit| limit.0 > 0);
         let base = limit.map(|limit| Micros(limit.0.saturating_mul(100)));
         let Some((limit, (id, group))) = limit.zip(made(container)) else {
@@ -170,9 +170,9 @@ fn save(group: &CgroupPath, saved: Micros) -> Wish {
     set(group, Knob::CfsBurst, Rank::GROWTH, number(saved.0), "what it may save up")
 }
 
-fn made(container: &ContainerAsked) -> Option<(&str, CgroupPath)> {
-    let (id, group) = (container.id.as_deref()?, container.cgroup.as_deref()?);
-    container.is_running.then(|| (id, CgroupPath::new(group)))
+fn made(container: &ContainerSpec) -> Option<(&str, CgroupPath)> {
+    let (id, group) = (container.id.as_deref()?, container.cgroup.clone()?);
+    container.is_running.then_some((id, group))
 }
 
 /// The container's next quota, and the step to it where quotas move; `None` without a quota.
@@ -216,7 +216,7 @@ fn of_container(
         is_throttled: throttled.map(|share| share > 0.0),
         has_means: known.limiter.has_means(),
         quota: current,
-        normalization: facts.scene.node.as_ref().and_then(|node| node.normalization),
+        normalization: facts.cluster.node.as_ref().and_then(|node| node.normalization),
     })?;
     known.quota = Some(decision.quota);
     Some((decision.quota, Some(decision.why.step)))
@@ -239,12 +239,7 @@ fn said(step: Step) -> &'static str {
     }
 }
 
-fn explain(
-    facts: &Facts<'_>,
-    pod: &NodePod,
-    steps: &[(&str, Micros, Step)],
-    state: NodeState,
-) -> Why {
+fn explain(facts: &Facts<'_>, pod: &Pod, steps: &[(&str, Micros, Step)], state: NodeState) -> Why {
     let node = match state {
         NodeState::Idle => "the node has room",
         NodeState::Cooling => "the node is nearly busy",
@@ -252,10 +247,10 @@ fn explain(
         NodeState::Unknown => "the node's load is not known",
     };
     Why {
-        about: format!("{}/{}", pod.view.namespace, pod.view.name),
+        about: format!("{}/{}", pod.namespace, pod.name),
         resource: Resource::Cpu,
         headline: format!("may burst above its quota as far as there is room: {node}"),
-        bound_by: facts.scene.slo.setting("cpu-burst-config.policy").to_string(),
+        bound_by: facts.cluster.slo.setting("cpu-burst-config.policy").to_string(),
         sum: steps.iter().fold(Sum::default(), |sum, (name, micros, step)| {
             sum.beside(MilliCpu(micros.0 / 100), name, said(*step))
         }),

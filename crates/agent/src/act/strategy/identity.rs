@@ -13,13 +13,13 @@ use api::strategy::{CpuQos, ResourceQos};
 use api::why::{NODE, Resource, Sum, Why};
 use groups::{CgroupPath, Knob, Version};
 use qos::claim::Rank;
-use qos::identity::{self, Choice, Identities, Means, Mode, Owner, Wish as Identity};
+use qos::identity::{self, Choice, Identities, Means, Mode, OwnIdentity, Owner};
+use qos::node::Pod;
 use qos::wish::Wish;
 
 use super::super::facts::Facts;
 use super::super::why::Decision;
 use super::{number, set};
-use crate::pods::NodePod;
 
 /// The policy that means identities; the other one is core scheduling.
 const POLICY: &str = "groupIdentity";
@@ -120,13 +120,13 @@ fn configured(class: Option<&ResourceQos>) -> Option<i64> {
     (*enable == Some(true)).then_some((*group_identity)?)
 }
 
-pub fn owner(pod: &NodePod) -> Owner {
-    match pod.view.raw_qos {
+pub fn owner(pod: &Pod) -> Owner {
+    match pod.raw_qos {
         Some(QosClass::Lse) => Owner::Lse,
         Some(QosClass::Lsr) => Owner::Lsr,
         Some(QosClass::Ls) => Owner::Ls,
         Some(QosClass::Be) => Owner::Be,
-        Some(QosClass::System) | None => match pod.view.kube_qos {
+        Some(QosClass::System) | None => match pod.kube_qos {
             KubeQos::Guaranteed => Owner::Guaranteed,
             KubeQos::Burstable => Owner::Burstable,
             KubeQos::BestEffort => Owner::BestEffort,
@@ -147,19 +147,20 @@ fn by_identity(facts: &Facts<'_>, identities: &Identities) -> Vec<Wish> {
     ];
     for pod in facts.pods() {
         // A wish that the kernel would refuse changes nothing.
-        if let Some(identity) = identity::identity(owner(pod), identities, pod.asked.cpu_qos) {
-            wishes.push(wish(&CgroupPath::new(&pod.view.cgroup), identity));
+        if let Some(identity) = identity::identity(owner(pod), identities, pod.annotations.cpu_qos)
+        {
+            wishes.push(wish(&pod.cgroup, identity));
         }
     }
-    for app in &facts.scene.host_applications {
+    for app in facts.cluster.host_applications.iter() {
         let owner = match app.qos {
             Some(QosClass::Lse | QosClass::Lsr) => Owner::Lsr,
             Some(QosClass::Ls) => Owner::Ls,
             Some(QosClass::Be) => Owner::Be,
             Some(QosClass::System) | None => continue,
         };
-        if let Some(identity) = identity::identity(owner, identities, Identity::None) {
-            wishes.push(wish(&CgroupPath::new(&app.cgroup), identity));
+        if let Some(identity) = identity::identity(owner, identities, OwnIdentity::None) {
+            wishes.push(wish(&app.cgroup, identity));
         }
     }
     wishes
@@ -172,10 +173,10 @@ fn by_idle(facts: &Facts<'_>) -> Vec<Wish> {
         Version::V1 => 3,
         Version::V2 => 2,
     };
-    let pods = facts.pods().filter(|pod| pod.view.raw_qos == Some(QosClass::Be));
+    let pods = facts.pods().filter(|pod| pod.raw_qos == Some(QosClass::Be));
     let below =
         |group: &CgroupPath| group.as_str().starts_with(&format!("{}/", facts.tier().as_str()));
-    pods.map(|pod| CgroupPath::new(&pod.view.cgroup))
+    pods.map(|pod| pod.cgroup.clone())
         .filter(below)
         .flat_map(|group| {
             let weight = set(&group, Knob::CpuShares, Rank::SUPPRESSION, number(least), why);
@@ -206,7 +207,11 @@ fn why(facts: &Facts<'_>, headline: &str) -> Why {
         about: NODE.to_owned(),
         resource: Resource::Cpu,
         headline: headline.to_owned(),
-        bound_by: facts.scene.slo.setting("resource-qos-config.beClass.cpuQOS.enable").to_string(),
+        bound_by: facts
+            .cluster
+            .slo
+            .setting("resource-qos-config.beClass.cpuQOS.enable")
+            .to_string(),
         sum: Sum::default(),
     }
 }

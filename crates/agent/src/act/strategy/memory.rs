@@ -8,23 +8,24 @@ use std::collections::BTreeMap;
 use api::config::defaults::agent_qos;
 use api::metadata::pod::MemoryQosPolicy;
 use api::qos::{KubeQos, QosClass, StrategyClass};
+use api::resources::Bounds;
 use api::strategy::{MemoryQos, ResourceQosStrategy};
 use api::why::{Resource, Sum, Why};
 use groups::{CgroupPath, Knob};
 use qos::claim::{Rank, Value};
 use qos::memory::{Asked, High, Shares, high, protection, tier_protection};
+use qos::node::{ContainerSpec, Pod};
 use qos::wish::Wish;
 use units::{Bytes, Percent, Rounding};
 
 use super::super::facts::{Facts, percent};
 use super::super::why::Decision;
 use super::{number, set};
-use crate::pods::{Bounds, NodePod};
 
 pub fn decide(facts: &Facts<'_>) -> Decision {
     let none = ResourceQosStrategy::default();
     let strategy = facts.slo().resource_qos_strategy.as_ref().unwrap_or(&none);
-    let allocatable = facts.scene.node.as_ref().map(|node| node.view.allocatable.memory);
+    let allocatable = facts.cluster.node.as_ref().map(|node| node.allocatable.memory);
     let template: ResourceQosStrategy = agent_qos().typed();
     let mut decision = Decision::default();
     let mut tiers: BTreeMap<KubeQos, Vec<(Asked, Shares)>> = BTreeMap::new();
@@ -32,20 +33,20 @@ pub fn decide(facts: &Facts<'_>) -> Decision {
         let config = config(pod, strategy, &template);
         let shares = shares(&config);
         let whole = whole(pod);
-        tiers.entry(pod.view.kube_qos).or_default().push((whole, shares));
+        tiers.entry(pod.kube_qos).or_default().push((whole, shares));
         if !is_managed(&config) {
             continue;
         }
-        let group = CgroupPath::new(&pod.view.cgroup);
+        let group = pod.cgroup.clone();
         decision.wishes.extend(protect(&group, whole, &shares));
         decision.wishes.extend(switches(&group, &config));
         decision.wishes.extend(page_cache(&group, &config, whole));
-        if !pod.asked.is_virtual_machine {
-            for container in &pod.asked.containers {
-                let Some(group) = container.cgroup.as_deref().map(CgroupPath::new) else {
+        if !pod.is_virtual_machine {
+            for container in &pod.specs {
+                let Some(group) = container.cgroup.clone() else {
                     continue;
                 };
-                let asked = asked(bounds(pod, &container.native, &container.batch));
+                let asked = asked(bounds(pod, container));
                 decision.wishes.extend(protect(&group, asked, &shares));
                 decision.wishes.extend(brake(&group, asked, &shares, allocatable));
                 decision.wishes.extend(switches(&group, &config));
@@ -58,14 +59,10 @@ pub fn decide(facts: &Facts<'_>) -> Decision {
 }
 
 /// The class's configuration with the pod's own words over it.
-fn config(
-    pod: &NodePod,
-    strategy: &ResourceQosStrategy,
-    template: &ResourceQosStrategy,
-) -> MemoryQos {
-    let own = pod.asked.memory_qos.as_ref();
+fn config(pod: &Pod, strategy: &ResourceQosStrategy, template: &ResourceQosStrategy) -> MemoryQos {
+    let own = pod.annotations.memory_qos.as_ref();
     let policy = own.and_then(|own| own.policy).unwrap_or_default();
-    let class = pod.view.qos.strategy_class();
+    let class = pod.qos.strategy_class();
     let base = match policy {
         MemoryQosPolicy::Default => of_class(strategy, class),
         MemoryQosPolicy::None => return neutral(),
@@ -135,19 +132,22 @@ fn shares(config: &MemoryQos) -> Shares {
 }
 
 /// Best-effort asks in batch resources.
-fn bounds<'b>(pod: &NodePod, native: &'b Bounds, batch: &'b Bounds) -> &'b Bounds {
-    if pod.view.raw_qos == Some(QosClass::Be) { batch } else { native }
+fn bounds(pod: &Pod, container: &ContainerSpec) -> Bounds {
+    match pod.raw_qos {
+        Some(QosClass::Be) => container.batch.unwrap_or_default(),
+        _ => container.native,
+    }
 }
 
-fn asked(bounds: &Bounds) -> Asked {
+fn asked(bounds: Bounds) -> Asked {
     Asked {
         request: bounds.memory_request.unwrap_or_default(),
         limit: bounds.memory_limit.filter(|limit| *limit > Bytes::ZERO),
     }
 }
 
-fn whole(pod: &NodePod) -> Asked {
-    let all = pod.asked.containers.iter().map(|c| asked(bounds(pod, &c.native, &c.batch)));
+fn whole(pod: &Pod) -> Asked {
+    let all = pod.specs.iter().map(|c| asked(bounds(pod, c)));
     Asked {
         request: all.clone().map(|asked| asked.request).sum(),
         limit: all.map(|asked| asked.limit).sum(),
@@ -237,11 +237,11 @@ fn tier_wishes(facts: &Facts<'_>, tiers: &BTreeMap<KubeQos, Vec<(Asked, Shares)>
     wishes
 }
 
-fn explain(pod: &NodePod, asked: Asked, shares: &Shares) -> Why {
+fn explain(pod: &Pod, asked: Asked, shares: &Shares) -> Why {
     let given = protection(asked, shares);
     let bytes = |bytes: Option<Bytes>| bytes.unwrap_or_default();
     Why {
-        about: format!("{}/{}", pod.view.namespace, pod.view.name),
+        about: format!("{}/{}", pod.namespace, pod.name),
         resource: Resource::Memory,
         headline: "has memory that reclaim spares, and some that it takes last".to_owned(),
         bound_by: "its class or its annotation".to_owned(),

@@ -1,7 +1,7 @@
 //! Quotas that do the same work on faster cores: a limit of one CPU is less time on a better machine.
 
 use api::qos::QosClass;
-use groups::{CgroupPath, Knob};
+use groups::Knob;
 use qos::batch::normalize;
 use qos::burst::pod_quota;
 use qos::claim::Rank;
@@ -15,30 +15,29 @@ use super::{quota, set};
 const RANK: Rank = Rank::GROWTH;
 
 pub fn decide(facts: &Facts<'_>) -> Decision {
-    let Some(ratio) = facts.scene.node.as_ref().and_then(|node| node.normalization) else {
+    let Some(ratio) = facts.cluster.node.as_ref().and_then(|node| node.normalization) else {
         return Decision::default();
     };
     let why = format!("the limit on cores worth {ratio} of the reference");
     let mut decision = Decision::default();
     let eligible = facts
         .pods()
-        .filter(|pod| matches!(pod.view.raw_qos, Some(QosClass::Ls) | None) && pod.cpus.is_empty());
+        .filter(|pod| matches!(pod.raw_qos, Some(QosClass::Ls) | None) && pod.cpus.is_empty());
     for pod in eligible {
         let scaled = |limit: MilliCpu| {
             normalize(Micros(limit.0.saturating_mul(100)), Some(ratio)).max(Micros(1_000))
         };
-        let limits =
-            pod.asked.containers.iter().map(|container| {
-                container.native.cpu_limit.filter(|limit| limit.0 > 0).map(scaled)
-            });
+        let limits = pod
+            .specs
+            .iter()
+            .map(|container| container.native.cpu_limit.filter(|limit| limit.0 > 0).map(scaled));
         let whole = pod_quota(limits.clone());
-        for (container, limit) in pod.asked.containers.iter().zip(limits) {
-            let (Some(group), Some(limit)) = (container.cgroup.as_deref(), limit) else { continue };
-            let group = CgroupPath::new(group);
-            decision.wishes.push(set(&group, Knob::CfsQuota, RANK, quota(Some(limit)), &why));
+        for (container, limit) in pod.specs.iter().zip(limits) {
+            let (Some(group), Some(limit)) = (&container.cgroup, limit) else { continue };
+            decision.wishes.push(set(group, Knob::CfsQuota, RANK, quota(Some(limit)), &why));
         }
         if whole.is_some() {
-            let group = CgroupPath::new(&pod.view.cgroup);
+            let group = pod.cgroup.clone();
             decision.wishes.push(set(&group, Knob::CfsQuota, RANK, quota(whole), &why));
         }
     }

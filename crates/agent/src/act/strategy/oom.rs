@@ -1,6 +1,5 @@
 //! Who is killed first when memory runs out: the `oom_score_adj` of a container's processes.
 
-use groups::CgroupPath;
 use host::Reading;
 use qos::claim::Rank;
 use qos::wish::{KernelFile, Wish};
@@ -11,14 +10,12 @@ use super::super::why::Decision;
 pub fn decide(facts: &Facts<'_>) -> Decision {
     let mut decision = Decision::default();
     for pod in facts.pods() {
-        for container in &pod.asked.containers {
-            let Some((adj, group)) = container.oom_score_adj.zip(container.cgroup.as_deref())
-            else {
+        for container in &pod.specs {
+            let Some((adj, group)) = container.oom_score_adj.zip(container.cgroup.as_ref()) else {
                 continue;
             };
-            let group = CgroupPath::new(group);
-            let Ok(Reading::Value(processes)) = facts.tree.procs(&group) else { continue };
-            let why = format!("{}/{} asks for it", pod.view.namespace, pod.view.name);
+            let Ok(Reading::Value(processes)) = facts.tree.procs(group) else { continue };
+            let why = format!("{}/{} asks for it", pod.namespace, pod.name);
             decision.wishes.extend(processes.into_iter().map(|process| {
                 let file = KernelFile::whole(format!("/proc/{process}/oom_score_adj"));
                 Wish::file(file, Rank::POD, adj.to_string(), &why)

@@ -16,7 +16,7 @@ use qos::suppress::{Bound, Budget, Inputs, Usage, budget, cpus, quota};
 use qos::wish::Wish;
 use units::{CpuSet, Micros, MilliCpu, Percent};
 
-use super::super::facts::{Facts, is_best_effort};
+use super::super::facts::Facts;
 use super::super::journal::Suppressed;
 use super::super::why::Decision;
 use super::{cpus as value, quota as quota_value, set};
@@ -89,7 +89,7 @@ impl Groups {
     fn walk(facts: &Facts<'_>) -> Self {
         let tier = facts.tier();
         let hands_off = |group: &CgroupPath| {
-            facts.every_pod().any(|pod| pod.asked.is_hands_off && pod.view.cgroup == group.as_str())
+            facts.every_pod().any(|pod| pod.annotations.is_hands_off && pod.cgroup == *group)
         };
         let pods: Vec<_> =
             facts.children(&tier).into_iter().filter(|group| !hands_off(group)).collect();
@@ -108,28 +108,28 @@ impl Groups {
 
 /// The sum of this round; `None` without a Node or without samples.
 fn sum(facts: &Facts<'_>) -> Option<Budget> {
-    let node = facts.scene.node.as_ref()?;
+    let node = facts.cluster.node.as_ref()?;
     let used = facts.cpu(Subject::Node)?;
     let usage =
         |subject, is_best_effort| facts.cpu(subject).map(|used| Usage { used, is_best_effort });
     let pods: Vec<Usage> = facts
         .every_pod()
-        .filter_map(|pod| usage(Subject::Pod(&pod.view.uid), is_best_effort(pod)))
+        .filter_map(|pod| usage(Subject::Pod(&pod.uid), pod.is_best_effort()))
         .collect();
     let tier = facts.tier();
     let applications: Vec<Usage> = facts
-        .scene
+        .cluster
         .host_applications
         .iter()
         .filter_map(|app| {
-            let in_tier = CgroupPath::new(&app.cgroup).as_str().starts_with(tier.as_str());
+            let in_tier = app.cgroup.clone().as_str().starts_with(tier.as_str());
             let is_best_effort = app.qos == Some(QosClass::Be) && in_tier;
             usage(Subject::HostApplication(&app.name), is_best_effort)
         })
         .collect();
     Some(budget(&Inputs {
-        capacity: node.view.capacity.cpu,
-        allocatable: node.view.real_allocatable().cpu,
+        capacity: node.capacity.cpu,
+        allocatable: node.real_allocatable().cpu,
         annotated: node.reserved,
         node_used: used,
         pods: &pods,
@@ -140,7 +140,7 @@ fn sum(facts: &Facts<'_>) -> Option<Budget> {
 }
 
 fn by_quota(facts: &Facts<'_>, memory: &mut Memory, groups: &Groups, sum: &Budget) -> Decision {
-    let capacity = facts.scene.node.as_ref().map(|node| node.view.capacity.cpu).unwrap_or_default();
+    let capacity = facts.cluster.node.as_ref().map(|node| node.capacity.cpu).unwrap_or_default();
     let granted = memory.quota.or_else(|| facts.quota(&groups.tier).flatten());
     let decision = quota::decide(&quota::Inputs { budget: sum.budget, capacity, granted });
     let quota = decision.quota.or(granted);
@@ -238,8 +238,8 @@ fn recover(facts: &Facts<'_>, groups: &Groups) -> Vec<Wish> {
     // Containers that the scheduler placed on NUMA nodes are bound elsewhere.
     let placed = |group: &CgroupPath| {
         facts.every_pod().any(|pod| {
-            (!pod.cpus.is_empty() || !pod.asked.numa.is_empty())
-                && group.parent().is_some_and(|parent| parent.as_str() == pod.view.cgroup)
+            (!pod.cpus.is_empty() || !pod.numa.is_empty())
+                && group.parent().is_some_and(|parent| parent == pod.cgroup)
         })
     };
     let free = groups.containers.iter().filter(|group| !placed(group));
@@ -267,8 +267,8 @@ fn explain(
     granted: MilliCpu,
     bound_by: &str,
 ) -> Why {
-    let capacity = facts.scene.node.as_ref().map(|node| node.view.capacity.cpu).unwrap_or_default();
-    let slo = &facts.scene.slo;
+    let capacity = facts.cluster.node.as_ref().map(|node| node.capacity.cpu).unwrap_or_default();
+    let slo = &facts.cluster.slo;
     let setting = |name: &str| slo.setting(&format!("resource-threshold-config.{name}"));
     let system = format!("reserved {}, used {}", budget.system.reserved, budget.system.used);
     let mut sum = Sum::default()
@@ -317,20 +317,20 @@ pub fn measured(facts: &Facts<'_>, memory: &Memory) -> Option<Suppressed> {
             MilliCpu::from_cores(i64::try_from(count).unwrap_or(i64::MAX))
         }
     };
-    let best_effort = facts.every_pod().filter(|pod| is_best_effort(pod));
+    let best_effort = facts.every_pod().filter(|pod| pod.is_best_effort());
     Some(Suppressed {
         policy: if is_by_quota(facts) { QUOTA } else { CPUSET },
         granted,
         protected: budget.protected,
         used: best_effort
-            .filter_map(|pod| facts.cpu(Subject::Pod(&pod.view.uid)))
+            .filter_map(|pod| facts.cpu(Subject::Pod(&pod.uid)))
             .fold(MilliCpu::ZERO, |sum, used| sum + used),
     })
 }
 
 fn online_users(facts: &Facts<'_>) -> String {
-    let pods = facts.every_pod().filter(|pod| !is_best_effort(pod)).count();
-    let apps = facts.scene.host_applications.len();
+    let pods = facts.every_pod().filter(|pod| !pod.is_best_effort()).count();
+    let apps = facts.cluster.host_applications.len();
     match apps {
         0 => format!("{pods} pods"),
         _ => format!("{pods} pods, {apps} host applications"),

@@ -19,7 +19,7 @@ const FEATURES: [&str; 2] =
 
 pub fn decide(facts: &Facts<'_>) -> Decision {
     let Some(system) = &facts.slo().system_strategy else { return Decision::default() };
-    let memory = facts.scene.node.as_ref().map(|node| node.view.capacity.memory);
+    let memory = facts.cluster.node.as_ref().map(|node| node.capacity.memory);
     let free = system
         .min_free_kbytes_factor
         .zip(memory)

@@ -15,7 +15,8 @@ use host::cgroup::Tree;
 use host::cookies::FakeCookies;
 use host::fs::{Entry, FakeFs, HostFs, Source};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::Node as NodeObject;
+use qos::node::{Node, Pods, next};
 use rustix::io::Errno;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -25,12 +26,11 @@ use super::super::facts::Settings;
 use super::super::network::Places;
 use super::super::rounds::Inputs;
 use super::super::wake::WakeProbe;
-use super::super::{Files, Journal, Ledger, NodeScene, Rounds, Scene};
+use super::super::{Files, Journal, Ledger, Rounds};
 use crate::audit::{self, Audit};
-use crate::pods::{self, NodePod, Pods, read};
+use crate::node_state::NodeState;
 use crate::series::{Measure, Metrics, Store, Subject};
 use crate::topology::{self, Machine, NumaNode};
-use crate::view::NodeView;
 
 const V1: &str = "\
 -- sys/fs/cgroup/cpu,cpuacct/cgroup.procs --
@@ -123,12 +123,12 @@ pub(super) struct Rig {
     pub(super) off_by: Option<String>,
     settings: Settings,
     dir: TempDir,
-    pods: BTreeMap<String, Arc<NodePod>>,
+    pods: BTreeMap<String, Arc<qos::node::Pod>>,
     slo: Value,
     /// Cores in use by pod, and by the system.
     load: BTreeMap<String, f64>,
     system: f64,
-    scene: Option<(Arc<Scene>, Arc<topology::Topology>)>,
+    cluster: Option<(Arc<NodeState>, Arc<topology::Topology>)>,
 }
 
 /// What a test says about a pod.
@@ -196,7 +196,7 @@ impl Rig {
             slo: json!({}),
             load: BTreeMap::new(),
             system: 0.0,
-            scene: None,
+            cluster: None,
         }
     }
 
@@ -241,7 +241,7 @@ impl Rig {
 
     pub(super) fn slo(&mut self, slo: Value) {
         self.slo = slo;
-        self.scene = None;
+        self.cluster = None;
     }
 
     /// A pod with one container and a sandbox.
@@ -254,7 +254,7 @@ impl Rig {
         let name = pod.name;
         let group = self.add(pod);
         if let Some(pod) = self.pods.get_mut(name) {
-            Arc::make_mut(pod).asked.ip = Some(address.to_owned());
+            Arc::make_mut(pod).ip = Some(address.to_owned());
         }
         group
     }
@@ -295,26 +295,27 @@ impl Rig {
                   "imageID": "", "ready": true, "restartCount": 0, "state": { "running": {} } },
             ] },
         });
-        let read = read::read(&serde_json::from_value(object).unwrap(), &self.layout).unwrap();
-        let group = CgroupPath::new(&read.view.cgroup);
+        let object = serde_json::from_value(object).unwrap();
+        let read = qos::node::Pod::read(&object, &self.layout).unwrap();
+        let group = read.cgroup.clone();
         for group in [group.clone(), group.child(name), group.child("sandbox")] {
             self.tree.make(&group).unwrap();
         }
         self.pods.insert(name.to_owned(), Arc::new(read));
-        self.scene = None;
+        self.cluster = None;
         group
     }
 
     pub(super) fn remove(&mut self, name: &str) {
         let Some(pod) = self.pods.remove(name) else { return };
-        let group = CgroupPath::new(&pod.view.cgroup);
+        let group = pod.cgroup.clone();
         for group in [group.child(name), group.child("sandbox"), group] {
             for dir in self.tree.dirs(&group) {
                 self.kernel.fake.remove(&dir);
             }
         }
         self.load.remove(name);
-        self.scene = None;
+        self.cluster = None;
     }
 
     pub(super) fn uses(&mut self, name: &str, cores: f64) {
@@ -323,7 +324,7 @@ impl Rig {
 
     /// A process starts in a pod's container.
     pub(super) fn run_process(&self, pod: &str, process: u32) {
-        let group = CgroupPath::new(&self.pods[pod].view.cgroup).child(pod);
+        let group = self.pods[pod].cgroup.child(pod);
         let list = self.tree.main_dir(&group).join("cgroup.procs");
         let before = self.kernel.fake.text(&list).unwrap_or_default();
         let line = if before.is_empty() { before } else { before + "\n" };
@@ -362,16 +363,16 @@ impl Rig {
     }
 
     fn inputs(&mut self) -> Inputs {
-        let (scene, topology) = match &self.scene {
+        let (state, topology) = match &self.cluster {
             Some(known) => known.clone(),
             None => {
                 let new = (Arc::new(self.look()), Arc::new(self.topology()));
-                self.scene = Some(new.clone());
+                self.cluster = Some(new.clone());
                 new
             }
         };
         Inputs {
-            scene,
+            state,
             topology: Some(topology),
             metrics: self.metrics.clone(),
             off_by: self.off_by.clone(),
@@ -379,28 +380,22 @@ impl Rig {
     }
 
     fn pods(&self) -> Pods {
-        pods::next(&Arc::default(), self.pods.values().map(|pod| (**pod).clone()))
+        next(&Arc::default(), self.pods.values().map(|pod| (**pod).clone()))
     }
 
-    fn look(&self) -> Scene {
+    fn look(&self) -> NodeState {
         let amounts = |cores| CpuMemory {
             cpu: units::MilliCpu::from_cores(cores),
             memory: Bytes::from_gib(64),
         };
-        let view = NodeView {
-            name: "n1".to_owned(),
-            capacity: amounts(16),
-            allocatable: amounts(16),
-            raw_allocatable: None,
-            lent: BTreeMap::new(),
-        };
+        let node = Node { capacity: amounts(16), allocatable: amounts(16), ..Node::default() };
         let spec = serde_json::from_value(self.slo.clone()).unwrap();
-        Scene {
-            node: Some(NodeScene { view, ..NodeScene::default() }),
+        NodeState {
+            node: Some(Arc::new(node)),
             slo: Arc::new(api::policy::resolve(Some(&spec), None)),
             pods: self.pods(),
-            host_applications: Vec::new(),
             is_complete: true,
+            ..NodeState::default()
         }
     }
 
@@ -415,7 +410,7 @@ impl Rig {
         };
         topology::compute(&topology::Inputs {
             machine: &machine,
-            node: &Node::default(),
+            node: &NodeObject::default(),
             pods: &self.pods(),
             kubelet: None,
             bound: &Default::default(),

@@ -2,19 +2,19 @@
 
 use api::qos::KubeQos;
 use groups::{Controller, Version};
+use qos::node::Pod;
 use rustix::io::Errno;
 
 use super::rig::{BOTH, Counters, MIB, Rig, SECOND, container, pod};
 use crate::collect::Task;
 use crate::series::{Measure, Subject};
-use crate::view::PodView;
 
 /// Two pods that each use half a core, sampled for a while.
-fn running(version: Version) -> (Rig, [PodView; 2]) {
+fn running(version: Version) -> (Rig, [Pod; 2]) {
     let mut rig = Rig::new(version);
     let pods = ["a", "b"].map(|name| pod(name, KubeQos::Burstable));
     for pod in &pods {
-        rig.make(&container(pod).cgroup);
+        rig.make(container(pod).cgroup.as_str());
     }
     rig.enter(pods.to_vec());
     for second in 0..3 {
@@ -24,12 +24,12 @@ fn running(version: Version) -> (Rig, [PodView; 2]) {
 }
 
 /// The node uses two cores and each pod that is there half a core.
-fn advance(rig: &mut Rig, pods: &[PodView], second: u64) {
+fn advance(rig: &mut Rig, pods: &[Pod], second: u64) {
     rig.stat(&[50 * second; 4]);
     for pod in pods {
         let counters = Counters { usage_ms: 500 * second, anon: 100 * MIB, ..Counters::default() };
-        rig.count(&pod.cgroup, counters);
-        rig.count(&container(pod).cgroup, counters);
+        rig.count(pod.cgroup.as_str(), counters);
+        rig.count(container(pod).cgroup.as_str(), counters);
     }
     rig.step();
 }
@@ -44,7 +44,7 @@ fn a_vanished_pod_disturbs_nobody_and_may_come_back() {
         let (mut rig, pods) = running(version);
         rig.assert_fresh(Subject::System, Measure::Cpu, 1.0);
         let open = rig.meter.open_files();
-        rig.remove(&pods[0].cgroup);
+        rig.remove(pods[0].cgroup.as_str());
         advance(&mut rig, &pods[1..], 3);
         assert_eq!(cpu(&rig, "a"), None, "{version:?}");
         rig.assert_fresh(Subject::Pod("b"), Measure::Cpu, 0.5);
@@ -52,7 +52,7 @@ fn a_vanished_pod_disturbs_nobody_and_may_come_back() {
         let health = rig.metrics.health(Task::Usage).unwrap();
         assert_eq!((health.failures, health.failing_objects), (0, 0), "gone is not broken");
         assert!(rig.meter.open_files() < open, "its files are closed");
-        rig.make(&container(&pods[0]).cgroup);
+        rig.make(container(&pods[0]).cgroup.as_str());
         let mut second = 4;
         while cpu(&rig, "a").is_none() && second < 20 {
             advance(&mut rig, &pods, second);
@@ -66,7 +66,7 @@ fn a_vanished_pod_disturbs_nobody_and_may_come_back() {
 fn a_group_that_vanishes_between_two_of_its_files_is_gone() {
     for version in BOTH {
         let (mut rig, pods) = running(version);
-        let memory = rig.file(Controller::Memory, &pods[0].cgroup, "memory.stat");
+        let memory = rig.file(Controller::Memory, pods[0].cgroup.as_str(), "memory.stat");
         rig.fs.fail(&memory, Some(Errno::NODEV));
         advance(&mut rig, &pods, 3);
         assert_eq!(cpu(&rig, "a"), None, "{version:?}: half a sample is none");
@@ -79,10 +79,10 @@ fn a_counter_that_goes_backwards_is_a_new_baseline() {
     for version in BOTH {
         let (mut rig, pods) = running(version);
         let restarted = Counters { usage_ms: 7, anon: 100 * MIB, ..Counters::default() };
-        rig.count(&pods[0].cgroup, restarted);
+        rig.count(pods[0].cgroup.as_str(), restarted);
         rig.step();
         assert_eq!(cpu(&rig, "a"), None, "{version:?}");
-        rig.count(&pods[0].cgroup, Counters { usage_ms: 257, ..restarted });
+        rig.count(pods[0].cgroup.as_str(), Counters { usage_ms: 257, ..restarted });
         rig.step();
         rig.assert_fresh(Subject::Pod("a"), Measure::Cpu, 0.25);
         let all = rig.metrics.summary(Subject::Pod("a"), Measure::Cpu, rig.now, SECOND * 60);
@@ -104,7 +104,7 @@ fn a_node_counter_that_goes_backwards_is_a_new_baseline() {
 #[test]
 fn throttling_that_goes_backwards_is_no_ratio() {
     let (mut rig, pods) = running(Version::V2);
-    let group = &pods[0].cgroup;
+    let group = pods[0].cgroup.as_str();
     for (second, periods, throttled, want) in
         [(3, 100, 50, Some(0.5)), (4, 10, 5, None), (5, 20, 10, Some(0.5)), (6, 20, 10, Some(0.0))]
     {
@@ -150,7 +150,7 @@ fn a_gap_in_time_makes_no_sample_and_no_burst() {
         assert_eq!(cpu(&rig, "a"), None, "{version:?}");
         rig.stat(&[60_050; 4]);
         let counters = Counters { usage_ms: 1_500, anon: 100 * MIB, ..Counters::default() };
-        rig.count(&pods[0].cgroup, counters);
+        rig.count(pods[0].cgroup.as_str(), counters);
         rig.step();
         rig.assert_fresh(Subject::Node, Measure::Cpu, 2.0);
         rig.assert_fresh(Subject::Pod("a"), Measure::Cpu, 0.5);
@@ -163,7 +163,7 @@ fn a_gap_in_time_makes_no_sample_and_no_burst() {
 fn garbage_in_one_file_leaves_out_one_pod() {
     for version in BOTH {
         let (mut rig, pods) = running(version);
-        let memory = rig.file(Controller::Memory, &pods[0].cgroup, "memory.stat");
+        let memory = rig.file(Controller::Memory, pods[0].cgroup.as_str(), "memory.stat");
         for (name, garbage) in [
             ("empty", &b""[..]),
             ("binary", &[0xff, 0x00, 0x80, b'\n'][..]),
@@ -202,9 +202,9 @@ fn garbage_about_the_node_stops_only_what_needs_the_node() {
     }
 }
 
-fn advance_without_node(rig: &mut Rig, pods: &[PodView], second: u64) {
+fn advance_without_node(rig: &mut Rig, pods: &[Pod], second: u64) {
     for pod in pods {
-        rig.count(&pod.cgroup, Counters { usage_ms: 500 * second, ..Counters::default() });
+        rig.count(pod.cgroup.as_str(), Counters { usage_ms: 500 * second, ..Counters::default() });
     }
     rig.fs.set("/proc/stat", "cpu  x y z\n");
     rig.step();
@@ -215,8 +215,11 @@ fn a_file_that_cannot_be_opened_leaves_out_one_pod() {
     for errno in [Errno::MFILE, Errno::ACCESS, Errno::IO] {
         let (mut rig, pods) = running(Version::V1);
         let late = pod("late", KubeQos::Burstable);
-        rig.make(&container(&late).cgroup);
-        rig.fs.fail(rig.file(Controller::Cpuacct, &late.cgroup, "cpuacct.usage"), Some(errno));
+        rig.make(container(&late).cgroup.as_str());
+        rig.fs.fail(
+            rig.file(Controller::Cpuacct, late.cgroup.as_str(), "cpuacct.usage"),
+            Some(errno),
+        );
         rig.enter([&pods[..], &[late]].concat());
         for second in 3..6 {
             advance(&mut rig, &pods, second);
@@ -231,11 +234,11 @@ fn a_file_that_cannot_be_opened_leaves_out_one_pod() {
 fn a_host_without_memory_control_still_has_cpu() {
     let mut rig = Rig::new(Version::V2);
     let web = pod("web", KubeQos::Burstable);
-    rig.make(&container(&web).cgroup);
-    rig.fs.remove(rig.file(Controller::Memory, &web.cgroup, "memory.stat"));
+    rig.make(container(&web).cgroup.as_str());
+    rig.fs.remove(rig.file(Controller::Memory, web.cgroup.as_str(), "memory.stat"));
     rig.enter(vec![web.clone()]);
     for second in 0..3 {
-        let stat = rig.file(Controller::Cpu, &web.cgroup, "cpu.stat");
+        let stat = rig.file(Controller::Cpu, web.cgroup.as_str(), "cpu.stat");
         rig.fs.set(stat, format!("usage_usec {}\n", 250_000 * second));
         rig.step();
     }

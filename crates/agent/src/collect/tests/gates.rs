@@ -5,9 +5,9 @@ use api::qos::{KubeQos, QosClass};
 use groups::{Controller, Version};
 
 use super::rig::{BOTH, Counters, MIB, Rig, container, pod};
+use crate::collect::CollectSettings;
 use crate::collect::Task;
 use crate::series::{Measure, Subject};
-use crate::view::CollectSettings;
 
 fn settings(gates: &[AgentGate]) -> CollectSettings {
     let mut on = Gates::default();
@@ -20,7 +20,7 @@ fn settings(gates: &[AgentGate]) -> CollectSettings {
 fn with_pod(version: Version, gates: &[AgentGate]) -> Rig {
     let mut rig = Rig::with(version, settings(gates));
     let web = pod("web", KubeQos::Burstable);
-    rig.make(&container(&web).cgroup);
+    rig.make(container(&web).cgroup.as_str());
     rig.enter(vec![web]);
     rig
 }
@@ -116,7 +116,7 @@ fn cache_use_is_told_by_class_with_rates() {
     for local in ["1000\n", "21000\n"] {
         set("mbm_local_bytes", local);
         now += std::time::Duration::from_secs(10);
-        rig.collector.tick(now, &rig.world);
+        rig.collector.tick(now, &rig.state);
     }
     let facts = rig.metrics.facts();
     assert_eq!(facts.cache.len(), 1, "the other classes have no group");

@@ -10,13 +10,12 @@ use api::qos::{KubeQos, QosClass};
 use groups::{CgroupPath, Controller, Version};
 use host::cgroup::Tree;
 use host::fs::FakeFs;
+use qos::node::{Container, ContainerState, HostApplication, Pod, PodPhase, next};
 use units::{Bytes, CpuMemory, MilliCpu};
 
-use crate::collect::{Collector, Meter, MeteredFs};
+use crate::collect::{CollectSettings, Collector, Meter, MeteredFs};
+use crate::node_state::NodeState;
 use crate::series::{Measure, Metrics, Store, Subject};
-use crate::view::{
-    CollectSettings, ContainerState, ContainerView, HostApplicationView, PodPhase, PodView, World,
-};
 
 pub(super) const SECOND: Duration = Duration::from_secs(1);
 pub(super) const MIB: u64 = 1 << 20;
@@ -40,7 +39,7 @@ pub(super) struct Rig {
     pub(super) meter: Meter,
     pub(super) metrics: Metrics,
     pub(super) collector: Collector,
-    pub(super) world: Arc<World>,
+    pub(super) state: Arc<NodeState>,
     pub(super) now: Duration,
 }
 
@@ -63,7 +62,7 @@ impl Rig {
             meter,
             metrics,
             collector,
-            world: Arc::default(),
+            state: Arc::default(),
             now: Duration::ZERO,
         };
         rig.stat(&[0; 4]);
@@ -164,19 +163,20 @@ impl Rig {
         }
     }
 
-    pub(super) fn enter(&mut self, pods: Vec<PodView>) {
-        let pods = pods.into_iter().map(Arc::new).collect();
-        self.world = Arc::new(World { pods, ..(*self.world).clone() });
+    pub(super) fn enter(&mut self, pods: Vec<Pod>) {
+        let pods = next(&self.state.pods, pods);
+        self.state = Arc::new(NodeState { pods, ..(*self.state).clone() });
     }
 
     pub(super) fn enter_application(&mut self, name: &str, cgroup: &str) {
-        let app = HostApplicationView {
+        let app = HostApplication {
             name: name.to_owned(),
             priority: Some(PriorityClass::Prod),
             qos: Some(QosClass::Ls),
-            cgroup: cgroup.to_owned(),
+            cgroup: CgroupPath::new(cgroup),
         };
-        self.world = Arc::new(World { host_applications: vec![app], ..(*self.world).clone() });
+        let host_applications = Arc::new(vec![app]);
+        self.state = Arc::new(NodeState { host_applications, ..(*self.state).clone() });
     }
 
     /// A second passes and everything that is due is done.
@@ -186,7 +186,7 @@ impl Rig {
 
     pub(super) fn pass(&mut self, time: Duration) {
         self.now += time;
-        self.collector.tick(self.now, &self.world);
+        self.collector.tick(self.now, &self.state);
     }
 
     /// The value of this very tick.
@@ -202,37 +202,35 @@ impl Rig {
 }
 
 /// A pod with one running container.
-pub(super) fn pod(name: &str, class: KubeQos) -> PodView {
-    let cgroup = match class {
+pub(super) fn pod(name: &str, class: KubeQos) -> Pod {
+    let cgroup = CgroupPath::new(&match class {
         KubeQos::BestEffort => format!("{TIER}/pod{name}"),
         KubeQos::Burstable => format!("kubepods/burstable/pod{name}"),
         KubeQos::Guaranteed => format!("kubepods/pod{name}"),
-    };
+    });
     let qos = QosClass::from(class);
-    PodView {
+    Pod {
         namespace: "default".to_owned(),
         name: name.to_owned(),
         uid: name.to_owned(),
         kube_qos: class,
         raw_qos: Some(qos),
         qos,
-        priority: PriorityClass::from(qos),
+        priority_class: PriorityClass::from(qos),
         phase: PodPhase::Running,
-        is_deleting: false,
-        started: None,
-        requests: CpuMemory::default(),
         batch_requests: CpuMemory { cpu: MilliCpu(1_500), memory: Bytes::from_gib(1) },
-        containers: vec![ContainerView {
+        containers: vec![Container {
             name: "main".to_owned(),
             id: format!("containerd://{name}"),
-            cgroup: format!("{cgroup}/{name}"),
+            cgroup: cgroup.child(name),
             state: ContainerState::Running,
         }],
         cgroup,
+        ..Pod::default()
     }
 }
 
-pub(super) fn container(pod: &PodView) -> &ContainerView {
+pub(super) fn container(pod: &Pod) -> &Container {
     &pod.containers[0]
 }
 

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use api::qos::KubeQos;
 use groups::Version;
+use qos::node::Pod;
 
 use super::rig::{Rig, container, pod};
-use crate::view::{CollectSettings, PodView};
+use crate::collect::CollectSettings;
 
 /// Groups that pods take turns in; a name in the world is never used twice.
 const PLACES: usize = 60;
@@ -14,7 +15,7 @@ const PLACES: usize = 60;
 const REPLACED: usize = 50;
 const STEP: Duration = Duration::from_secs(10);
 
-fn churned(place: usize, generation: usize) -> PodView {
+fn churned(place: usize, generation: usize) -> Pod {
     let mut pod = pod(&format!("place{place}"), KubeQos::Burstable);
     pod.uid = format!("uid-{generation}");
     pod.containers[0].id = format!("containerd://{generation}");
@@ -32,10 +33,10 @@ fn churn(hours: u64) {
     let settings = CollectSettings { usage_interval: STEP, ..CollectSettings::default() };
     let mut rig = Rig::with(Version::V2, settings);
     for place in 0..PLACES {
-        rig.make(&container(&churned(place, 0)).cgroup);
+        rig.make(container(&churned(place, 0)).cgroup.as_str());
     }
     let mut generation = 0;
-    let mut pods: Vec<PodView> = Vec::new();
+    let mut pods: Vec<Pod> = Vec::new();
     let mut highest = (0, 0, 0);
     for step in 0..hours * 3600 / STEP.as_secs() {
         for at in 0..REPLACED {

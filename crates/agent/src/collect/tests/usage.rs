@@ -33,7 +33,7 @@ fn pods_and_containers_are_sampled_from_their_second_tick_on() {
         let mut rig = Rig::new(version);
         let web = pod("web", KubeQos::Burstable);
         let main = container(&web).clone();
-        rig.make(&main.cgroup);
+        rig.make(main.cgroup.as_str());
         let counters = |second: u64| Counters {
             usage_ms: 1_500 * second,
             anon: 300 * MIB,
@@ -41,14 +41,14 @@ fn pods_and_containers_are_sampled_from_their_second_tick_on() {
             periods: 10 * second,
             throttled: 4 * second,
         };
-        rig.count(&web.cgroup, counters(1));
-        rig.count(&main.cgroup, counters(1));
+        rig.count(web.cgroup.as_str(), counters(1));
+        rig.count(main.cgroup.as_str(), counters(1));
         rig.enter(vec![web.clone()]);
         rig.step();
         assert_eq!(rig.fresh(Subject::Pod("web"), Measure::Memory), None, "{version:?}");
         for second in 2..5 {
-            rig.count(&web.cgroup, counters(second));
-            rig.count(&main.cgroup, counters(second));
+            rig.count(web.cgroup.as_str(), counters(second));
+            rig.count(main.cgroup.as_str(), counters(second));
             rig.step();
         }
         for subject in [Subject::Pod("web"), Subject::Container(&main.id)] {
@@ -63,9 +63,9 @@ fn pods_and_containers_are_sampled_from_their_second_tick_on() {
 fn a_group_that_wakes_up_is_asked_for_throttling_at_once() {
     let mut rig = Rig::new(groups::Version::V1);
     let web = pod("web", KubeQos::Burstable);
-    rig.make(&container(&web).cgroup);
+    rig.make(container(&web).cgroup.as_str());
     rig.enter(vec![web.clone()]);
-    let stat = rig.file(Controller::Cpu, &web.cgroup, "cpu.stat");
+    let stat = rig.file(Controller::Cpu, web.cgroup.as_str(), "cpu.stat");
     (0..35).for_each(|_| rig.step());
     rig.fs.fail(&stat, Some(rustix::io::Errno::ACCESS));
     rig.step();
@@ -78,7 +78,7 @@ fn a_group_that_wakes_up_is_asked_for_throttling_at_once() {
             throttled: 5 * second,
             ..Counters::default()
         };
-        rig.count(&web.cgroup, counters);
+        rig.count(web.cgroup.as_str(), counters);
         rig.step();
     }
     rig.assert_fresh(Subject::Pod("web"), Measure::Throttled, 0.5);
@@ -89,7 +89,7 @@ fn the_system_is_what_nobody_else_uses() {
     for version in BOTH {
         let mut rig = Rig::new(version);
         let web = pod("web", KubeQos::Guaranteed);
-        rig.make(&container(&web).cgroup);
+        rig.make(container(&web).cgroup.as_str());
         rig.make("host-latency-sensitive/nginx");
         rig.enter(vec![web.clone()]);
         rig.enter_application("nginx", "host-latency-sensitive/nginx");
@@ -100,8 +100,8 @@ fn the_system_is_what_nobody_else_uses() {
                 anon: mib * MIB,
                 ..Counters::default()
             };
-            rig.count(&web.cgroup, used(1_000, 500));
-            rig.count(&container(&web).cgroup, used(1_000, 500));
+            rig.count(web.cgroup.as_str(), used(1_000, 500));
+            rig.count(container(&web).cgroup.as_str(), used(1_000, 500));
             rig.count("host-latency-sensitive/nginx", used(500, 250));
             rig.step();
         }
@@ -119,13 +119,13 @@ fn the_system_is_what_nobody_else_uses() {
 fn more_used_by_pods_than_by_the_node_leaves_no_system() {
     let mut rig = Rig::new(BOTH[1]);
     let web = pod("web", KubeQos::Guaranteed);
-    rig.make(&container(&web).cgroup);
+    rig.make(container(&web).cgroup.as_str());
     rig.enter(vec![web.clone()]);
     for second in 0..3 {
         rig.stat(&[50 * second, 0, 0, 0]);
         let counters =
             Counters { usage_ms: 900 * second, anon: 4_000 * MIB, ..Counters::default() };
-        rig.count(&web.cgroup, counters);
+        rig.count(web.cgroup.as_str(), counters);
         rig.step();
     }
     rig.assert_fresh(Subject::System, Measure::Cpu, 0.0);
@@ -137,13 +137,13 @@ fn the_best_effort_tier_is_bound_by_its_narrowest_limit() {
     for version in BOTH {
         let mut rig = Rig::new(version);
         let sort = pod("sort", KubeQos::BestEffort);
-        rig.make(&container(&sort).cgroup);
+        rig.make(container(&sort).cgroup.as_str());
         let (set, quota) = match version {
             groups::Version::V1 => ("cpuset.cpus", "cpu.cfs_quota_us"),
             groups::Version::V2 => ("cpuset.cpus.effective", "cpu.max"),
         };
         let tier_set = rig.file(Controller::Cpuset, TIER, set);
-        let container_set = rig.file(Controller::Cpuset, &container(&sort).cgroup, set);
+        let container_set = rig.file(Controller::Cpuset, container(&sort).cgroup.as_str(), set);
         let tier_quota = rig.file(Controller::Cpu, TIER, quota);
         rig.fs.set(&tier_set, "0-3\n");
         rig.fs.set(&container_set, "0-2\n");
@@ -170,7 +170,7 @@ fn a_pod_that_leaves_takes_its_series_and_files_along() {
     let mut rig = Rig::new(BOTH[0]);
     let pods = || ["a", "b"].map(|name| pod(name, KubeQos::Burstable)).to_vec();
     for pod in pods() {
-        rig.make(&container(&pod).cgroup);
+        rig.make(container(&pod).cgroup.as_str());
     }
     rig.enter(Vec::new());
     rig.step();
@@ -195,9 +195,9 @@ fn a_hundred_pods_cost_fewer_than_six_hundred_calls_a_second() {
         let pods: Vec<_> =
             (0..110).map(|number| pod(&format!("p{number}"), KubeQos::Burstable)).collect();
         for pod in &pods {
-            rig.make(&container(pod).cgroup);
-            rig.count(&pod.cgroup, Counters::default());
-            rig.count(&container(pod).cgroup, Counters::default());
+            rig.make(container(pod).cgroup.as_str());
+            rig.count(pod.cgroup.as_str(), Counters::default());
+            rig.count(container(pod).cgroup.as_str(), Counters::default());
         }
         rig.enter(pods);
         (0..10).for_each(|_| rig.step());
@@ -210,14 +210,17 @@ fn a_hundred_pods_cost_fewer_than_six_hundred_calls_a_second() {
 
 #[test]
 fn memory_with_page_cache_is_kept_when_asked_for() {
-    let settings = crate::view::CollectSettings {
+    let settings = crate::collect::CollectSettings {
         page_cache: true,
-        ..crate::view::CollectSettings::default()
+        ..crate::collect::CollectSettings::default()
     };
     let mut rig = Rig::with(BOTH[1], settings);
     let web = pod("web", KubeQos::Burstable);
-    rig.make(&container(&web).cgroup);
-    rig.count(&web.cgroup, Counters { anon: 300 * MIB, file: 100 * MIB, ..Counters::default() });
+    rig.make(container(&web).cgroup.as_str());
+    rig.count(
+        web.cgroup.as_str(),
+        Counters { anon: 300 * MIB, file: 100 * MIB, ..Counters::default() },
+    );
     rig.enter(vec![web]);
     (0..2).for_each(|_| rig.step());
     rig.assert_fresh(Subject::Node, Measure::MemoryWithPageCache, 4_000.0 * MIB as f64);

@@ -3,11 +3,12 @@ use std::sync::Arc;
 use api::priority::PriorityClass;
 use api::qos::{KubeQos, QosClass};
 use overcommit::predict::{Training, Usage};
+use qos::node::{HostApplication, Node, PodPhase, next};
 
 use super::*;
+use crate::policy::MetricPolicy;
 use crate::predict::{PredictSettings, Predictor};
 use crate::series::Store;
-use crate::view::{HostApplicationView, NodeView, PodPhase};
 
 const SECOND: Duration = Duration::from_secs(1);
 const KIB: f64 = 1024.0;
@@ -27,48 +28,42 @@ fn measure(metrics: &Metrics, subject: Subject<'_>, seconds: u32, low: f64) {
     }
 }
 
-fn pod(namespace: &str, name: &str, qos: QosClass) -> Arc<PodView> {
-    Arc::new(PodView {
+fn pod(namespace: &str, name: &str, qos: QosClass) -> Pod {
+    Pod {
         namespace: namespace.to_owned(),
         name: name.to_owned(),
         uid: format!("uid-{name}"),
         kube_qos: KubeQos::Burstable,
         raw_qos: Some(qos),
         qos,
-        priority: PriorityClass::from(qos),
+        priority_class: PriorityClass::from(qos),
         phase: PodPhase::Running,
-        is_deleting: false,
         started: Some("2025-05-20T00:00:00Z".parse().unwrap()),
         requests: CpuMemory { cpu: MilliCpu(4_000), memory: Bytes::from_gib(8) },
-        batch_requests: CpuMemory::default(),
-        cgroup: format!("kubepods/burstable/pod{name}"),
-        containers: Vec::new(),
-    })
+        ..Pod::default()
+    }
 }
 
-fn world() -> World {
+fn state() -> NodeState {
     let allocatable = CpuMemory { cpu: MilliCpu(16_000), memory: Bytes::from_gib(64) };
-    World {
-        node: Some(NodeView {
-            name: "n1".to_owned(),
-            capacity: allocatable,
-            allocatable,
-            raw_allocatable: None,
-            lent: Default::default(),
-        }),
-        pods: vec![
-            pod("mysql", "db-0", QosClass::Lsr),
-            pod("default", "web", QosClass::Ls),
-            pod("batch", "sort", QosClass::Be),
-            pod("default", "no-samples", QosClass::Ls),
-        ],
-        host_applications: vec![HostApplicationView {
+    NodeState {
+        node: Some(Arc::new(Node { capacity: allocatable, allocatable, ..Node::default() })),
+        pods: next(
+            &Arc::default(),
+            [
+                pod("mysql", "db-0", QosClass::Lsr),
+                pod("default", "web", QosClass::Ls),
+                pod("batch", "sort", QosClass::Be),
+                pod("default", "no-samples", QosClass::Ls),
+            ],
+        ),
+        host_applications: Arc::new(vec![HostApplication {
             name: "nginx".to_owned(),
             priority: Some(PriorityClass::Prod),
             qos: Some(QosClass::Ls),
-            cgroup: "host-latency-sensitive/nginx".to_owned(),
-        }],
-        policy: crate::view::MetricPolicy::default(),
+            cgroup: groups::CgroupPath::new("host-latency-sensitive/nginx"),
+        }]),
+        ..NodeState::default()
     }
 }
 
@@ -113,10 +108,10 @@ fn full_metrics() -> Metrics {
 
 #[test]
 fn a_report_is_complete_and_ordered() {
-    let (metrics, world, prediction) = (full_metrics(), world(), trained());
+    let (metrics, state, prediction) = (full_metrics(), state(), trained());
     let report = assemble(&Inputs {
         metrics: &metrics,
-        world: &world,
+        state: &state,
         prediction: Some(&prediction),
         now: SECOND * 719,
         wall: now(),
@@ -128,11 +123,11 @@ fn a_report_is_complete_and_ordered() {
 
 #[test]
 fn an_agent_that_just_started_says_so() {
-    let world = world();
+    let state = state();
     let prediction = Prediction::new(Predictor::new(PredictSettings::default()));
     let report = assemble(&Inputs {
         metrics: &metrics(),
-        world: &world,
+        state: &state,
         prediction: Some(&prediction),
         now: SECOND,
         wall: now(),
@@ -144,14 +139,14 @@ fn an_agent_that_just_started_says_so() {
 
 #[test]
 fn a_window_is_reported_from_half_of_it_on() {
-    let world = world();
+    let state = state();
     let cases = [("half", 150, true), ("less than half", 149, false)];
     for (name, seconds, is_reported) in cases {
         let metrics = metrics();
         measure(&metrics, Subject::Node, seconds + 1, 1.0);
         let inputs = Inputs {
             metrics: &metrics,
-            world: &world,
+            state: &state,
             prediction: None,
             now: SECOND * seconds,
             wall: now(),
@@ -170,11 +165,11 @@ fn a_window_is_reported_from_half_of_it_on() {
 
 #[test]
 fn old_points_leave_the_window_and_then_the_report_stops_claiming_to_be_new() {
-    let (metrics, world) = (full_metrics(), world());
+    let (metrics, state) = (full_metrics(), state());
     let at = |now| {
         assemble(&Inputs {
             metrics: &metrics,
-            world: &world,
+            state: &state,
             prediction: None,
             now,
             wall: Timestamp::UNIX_EPOCH,
@@ -202,13 +197,14 @@ fn a_memory_policy_nobody_collects_for_falls_back() {
         ("no kernel finds cold pages", &plain, WithHotPageCache, Some(WithoutPageCache), "4Gi"),
     ];
     for (name, metrics, policy, fell_back_to, memory) in cases {
-        let mut world = world();
-        world.policy.memory = policy;
-        world.policy.aggregate = Duration::ZERO;
+        let mut state = state();
+        let aggregate = Duration::ZERO;
+        let given = MetricPolicy { memory: policy, aggregate, ..(*state.policy).clone() };
+        state.policy = Arc::new(given);
         let now_at = SECOND * 700;
         let at =
             if fell_back_to.is_none() && policy == WithPageCache { SECOND * 719 } else { now_at };
-        let inputs = Inputs { metrics, world: &world, prediction: None, now: at, wall: now() };
+        let inputs = Inputs { metrics, state: &state, prediction: None, now: at, wall: now() };
         let report = assemble(&inputs);
         let usage = report.status.node_metric.unwrap().node_usage.unwrap();
         let got = usage.resources[MEMORY].to_string();

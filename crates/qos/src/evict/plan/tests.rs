@@ -6,6 +6,10 @@ use crate::evict::cpu::BUSY;
 const SHARES: Satisfaction = Satisfaction { lower: Percent(60), upper: Percent(80), busy: BUSY };
 const WINDOW: Duration = Duration::from_secs(60);
 
+fn amounts(list: &[(&str, i64)]) -> BTreeMap<String, i64> {
+    list.iter().map(|(name, amount)| ((*name).to_owned(), *amount)).collect()
+}
+
 fn pod(id: &'static str, class: PriorityClass) -> Pod<&'static str> {
     let is_best_effort = class == PriorityClass::Batch;
     let value = class.default_value();
@@ -21,7 +25,7 @@ fn pod(id: &'static str, class: PriorityClass) -> Pod<&'static str> {
         allows: None,
         cpu_used: Some(MilliCpu(1_000)),
         memory_used: Some(Bytes::from_gib(4)),
-        asked: [(BATCH_CPU, 2_000), (BATCH_MEMORY, 8 << 30)].into(),
+        asked: amounts(&[(BATCH_CPU, 2_000), (BATCH_MEMORY, 8 << 30)]),
     }
 }
 
@@ -39,7 +43,7 @@ fn off() -> Rules {
 
 fn inputs<'a>(
     pods: &'a [Pod<&'static str>],
-    lent: &'a BTreeMap<&'static str, i64>,
+    lent: &'a BTreeMap<String, i64>,
 ) -> Inputs<'a, &'static str> {
     Inputs {
         now: Duration::from_secs(1_000),
@@ -152,7 +156,7 @@ fn what_the_node_advertises_must_starve_for_a_whole_window() {
     let content = Tier { limit: MilliCpu(9_000), used: MilliCpu(9_000), ..tier };
     let mut state = State::default();
     let mut round = |at: u64, lent: i64, tier: Tier| {
-        let lent = BTreeMap::from([(BATCH_CPU, lent)]);
+        let lent = amounts(&[(BATCH_CPU, lent)]);
         let now = Duration::from_secs(at);
         let inputs = Inputs { now, tier: Some((tier, Some(tier))), ..inputs(&pods, &lent) };
         let (needs, next) = plan(&inputs, &rules, &state);
@@ -173,7 +177,7 @@ fn what_the_node_advertises_must_starve_for_a_whole_window() {
 
 #[test]
 fn more_asked_for_than_lent_goes_down_to_the_lower_share() {
-    let mid = Pod { asked: [(MID_CPU, 3_000)].into(), ..pod("mid", PriorityClass::Mid) };
+    let mid = Pod { asked: amounts(&[(MID_CPU, 3_000)]), ..pod("mid", PriorityClass::Mid) };
     let pods = [pod("a", PriorityClass::Batch), pod("b", PriorityClass::Batch), mid];
     let rules = Rules { lent_cpu: Some(Capped { band: band(110, 100), highest: 7_999 }), ..off() };
     type Amounts = &'static [(&'static str, i64)];
@@ -184,7 +188,7 @@ fn more_asked_for_than_lent_goes_down_to_the_lower_share() {
         ("both over", &[(BATCH_CPU, 3_000), (MID_CPU, 1_000)], &[("batch", 1_000), ("mid", 2_000)]),
     ];
     for (name, lent, want) in cases {
-        let lent = lent.iter().copied().collect();
+        let lent = amounts(lent);
         let (needs, _) = plan(&inputs(&pods, &lent), &rules, &State::default());
         let got: Vec<_> = needs
             .iter()
@@ -201,7 +205,7 @@ fn nothing_lent_is_believed_after_a_quarter_of_an_hour() {
         Rules { lent_memory: Some(Capped { band: band(110, 100), highest: 7_999 }), ..off() };
     let mut state = State::default();
     let mut round = |minutes: u64, lent: Option<i64>| {
-        let lent = lent.map(|lent| (BATCH_MEMORY, lent)).into_iter().collect();
+        let lent = amounts(lent.map(|lent| (BATCH_MEMORY, lent)).as_slice());
         let now = Duration::from_secs(minutes * 60);
         let inputs = Inputs { now, ..inputs(&pods, &lent) };
         let (needs, next) = plan(&inputs, &rules, &state);

@@ -4,14 +4,22 @@ use api::priority::PriorityClass;
 use api::qos::{KubeQos, QosClass};
 use api::strategy::HostApplicationSpec;
 use groups::{CgroupPath, Layout};
+use serde::{Deserialize, Serialize};
 
-use crate::view::HostApplicationView;
+/// An application outside Kubernetes that shares the node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostApplication {
+    pub name: String,
+    pub priority: Option<PriorityClass>,
+    pub qos: Option<QosClass>,
+    pub cgroup: CgroupPath,
+}
 
-/// The applications outside Kubernetes, with the directories they run in.
+/// The applications outside Kubernetes, with the groups they run in.
 pub fn host_applications(
     applications: &[HostApplicationSpec],
     layout: &Layout,
-) -> Vec<HostApplicationView> {
+) -> Vec<HostApplication> {
     let named = applications.iter().filter_map(|application| {
         let name = application.name.as_deref().filter(|name| !name.is_empty())?;
         Some((name, application))
@@ -19,7 +27,7 @@ pub fn host_applications(
     named
         .map(|(name, application)| {
             let qos = application.qos.as_deref().and_then(QosClass::from_word);
-            HostApplicationView {
+            HostApplication {
                 name: name.to_owned(),
                 priority: application.priority.as_deref().and_then(PriorityClass::from_word),
                 qos,
@@ -34,15 +42,14 @@ fn application_cgroup(
     qos: Option<QosClass>,
     application: &HostApplicationSpec,
     layout: &Layout,
-) -> String {
+) -> CgroupPath {
     let Some(path) = &application.cgroup_path else {
-        return match qos {
-            Some(QosClass::Lse | QosClass::Lsr | QosClass::Ls) => {
-                format!("host-latency-sensitive/{name}")
-            }
-            Some(QosClass::Be) => format!("host-best-effort/{name}"),
-            Some(QosClass::System) | None => name.to_owned(),
+        let parent = match qos {
+            Some(QosClass::Lse | QosClass::Lsr | QosClass::Ls) => "host-latency-sensitive",
+            Some(QosClass::Be) => "host-best-effort",
+            Some(QosClass::System) | None => "",
         };
+        return CgroupPath::new(&format!("{parent}/{name}"));
     };
     let base = match path.base.as_deref() {
         Some("Kubepods") => layout.kubepods(),
@@ -52,7 +59,7 @@ fn application_cgroup(
     };
     let parts = [path.parent_dir.as_deref(), path.relative_path.as_deref()];
     let below = parts.into_iter().flatten().collect::<Vec<_>>().join("/");
-    CgroupPath::new(&format!("{}/{below}", base.as_str())).as_str().to_owned()
+    CgroupPath::new(&format!("{}/{below}", base.as_str()))
 }
 
 #[cfg(test)]
@@ -85,8 +92,8 @@ mod tests {
         ];
         for (application, want) in cases {
             let spec = serde_json::from_value(application.clone()).unwrap();
-            let views = host_applications(&[spec], &layout);
-            assert_eq!(views[0].cgroup, want, "{application}");
+            let found = host_applications(&[spec], &layout);
+            assert_eq!(found[0].cgroup.as_str(), want, "{application}");
         }
         let nameless = serde_json::from_value(json!({ "qos": "BE" })).unwrap();
         assert_eq!(host_applications(&[nameless], &layout), []);
