@@ -7,11 +7,12 @@
 //! ```
 //!
 //! The margin is what the reclaim threshold leaves free: `capacity * (100 - threshold)%`. With a
-//! threshold above 100 it is negative, and the operator lends more than is idle; never more than
-//! the node has. Sums are exact down to a billionth; the result is rounded up once, to a milli-core
-//! and to a byte.
+//! threshold above 100 it is negative, and the operator lends more than is idle, even more than the
+//! node has. Sums are exact down to a billionth; the result is rounded up once, to a milli-core and to
+//! a byte.
 
 use serde::Serialize;
+use units::{Format, Quantity};
 
 use crate::facts::{HostUsage, Reserved};
 use crate::load::{Counts, Load};
@@ -52,8 +53,6 @@ pub enum Bound {
     Nothing,
     /// The threshold for batch resources.
     Cap,
-    /// The node has no more.
-    Capacity,
 }
 
 /// One resource of the sum.
@@ -154,14 +153,16 @@ pub(crate) fn left(terms: &Terms, lending: &Lending) -> Left {
         MemoryCalculation::MaxUsageRequest => (by_larger.memory, Charged::Larger),
     };
     let sum = Amounts::new(cpu, memory);
-    // A missing cap is no bound: the capacity is one anyway.
-    let caps = Amounts::from_counts(cap.map(|cap| cap.unwrap_or(i64::MAX).max(0)));
-    let capped = sum.floored().min(caps);
-    let left = capped.min(terms.capacity);
-    let bound = |(charged, ((sum, capped), (left, floored)))| {
-        let bound_by = if left < capped {
-            Bound::Capacity
-        } else if capped < floored {
+    let floored = sum.floored();
+    let most =
+        |(amount, cap): (Quantity, Option<Quantity>)| cap.map_or(amount, |cap| amount.min(cap));
+    let caps = Pair::new(
+        cap.cpu.map(|most| Quantity::from_milli(most.max(0), Format::DecimalSi)),
+        cap.memory.map(|most| Quantity::from_int(most.max(0), Format::BinarySi)),
+    );
+    let left = floored.zip(caps).map(most);
+    let bound = |(charged, (sum, (left, floored)))| {
+        let bound_by = if left < floored {
             Bound::Cap
         } else if sum < floored {
             Bound::Nothing
@@ -170,7 +171,7 @@ pub(crate) fn left(terms: &Terms, lending: &Lending) -> Left {
         };
         Outcome { charged, bound_by }
     };
-    let parts = sum.zip(capped).zip(left.zip(sum.floored()));
+    let parts = sum.zip(left.zip(floored));
     let outcome = Pair::new(cpu_charged, memory_charged).zip(parts).map(bound);
     Left { margin, cap, left, outcome }
 }
@@ -204,7 +205,7 @@ mod tests {
             ("a threshold", 60, Some(20), 0, Bound::Cap),
             ("nothing left", 60, None, 90, Bound::Nothing),
             ("a threshold of nothing left", 60, Some(20), 90, Bound::Nothing),
-            ("more than there is", 300, None, 0, Bound::Capacity),
+            ("more than there is", 300, None, 0, Bound::Sum),
         ];
         for (name, reclaim, cap, used, want) in cases {
             let lending = Lending {
@@ -220,8 +221,22 @@ mod tests {
             let Left { left, outcome, .. } = left(&terms, &lending);
             assert_eq!(outcome.cpu.bound_by, want, "{name}");
             assert_eq!(outcome.memory.bound_by, want, "{name}");
-            assert!(left.cpu <= terms.capacity.cpu && left == left.floored(), "{name}");
+            let most = terms.capacity.cpu.milli_value() / 100 * reclaim.max(100);
+            assert!(left.cpu.milli_value() <= most && left == left.floored(), "{name}");
         }
+    }
+
+    #[test]
+    fn a_threshold_above_100_lends_more_than_there_is() {
+        let lending = Lending { reclaim_percent: Pair::new(150, 150), ..Lending::default() };
+        let terms = Terms {
+            capacity: Amounts::from_counts(Pair::new(100_000, 1_000)),
+            usage: Amounts::from_counts(Pair::new(20_000, 200)),
+            ..Terms::default()
+        };
+        assert_eq!(left(&terms, &lending).left.counts(), Pair::new(130_000, 1_300));
+        let capped = Lending { batch_percent: Pair::new(Some(120), Some(50)), ..lending };
+        assert_eq!(left(&terms, &capped).left.counts(), Pair::new(120_000, 500));
     }
 
     #[test]

@@ -141,7 +141,6 @@ fn batch_resource(
         batch::Bound::Sum => lines.round_to(left),
         batch::Bound::Nothing => lines.add(Sign::Then, left, "nothing is left", ""),
         batch::Bound::Cap => lines.add(Sign::Then, left, "at most", setting(view, cap)),
-        batch::Bound::Capacity => lines.add(Sign::Then, left, "no more than the node has", "Node"),
     }
     lines.add(Sign::Equals, left, "left", "");
     if is_cpu {
@@ -166,7 +165,6 @@ fn batch_resource(
         batch::Bound::Sum => "what is left",
         batch::Bound::Nothing => "load: nothing is left",
         batch::Bound::Cap => cap,
-        batch::Bound::Capacity => "capacity",
     };
     let resource = if is_cpu { Resource::BatchCpu } else { Resource::BatchMemory };
     lines.why(resource, lent, capacity, bound_by)

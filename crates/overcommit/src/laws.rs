@@ -227,6 +227,21 @@ fn small_moves_wait_for_their_time() {
     assert!(quiet.is_quiet() && quiet.is_synced, "time alone writes nothing");
 }
 
+/// A node that lent and lost its note, or never had one, still says that it lends nothing now.
+#[test]
+fn a_disabled_node_with_batch_resources_gets_a_note_of_zero() {
+    let mut node = N::new();
+    node.strategies.is_enabled = false;
+    assert!(node.plan().status.is_none(), "a node that never lent is left alone");
+    let shown = |amount| Shown { capacity: Some(amount), allocatable: Some(amount) };
+    node.node.batch = Pair::new(shown(cpu_quantity(20_000)), shown(cpu_quantity(1 << 30)));
+    let status = node.plan().status.unwrap();
+    let text = status.origin.as_deref().unwrap();
+    let want = r#"{"resources":{"kubernetes.io/batch-cpu":"0","kubernetes.io/batch-memory":"0"}}"#;
+    assert_eq!(text, want);
+    assert!(status.resources.iter().all(|(_, wanted)| wanted.is_none()), "{status:?}");
+}
+
 #[test]
 fn amplification_follows_normalization_one_round_behind() {
     let mut node = N::new();
@@ -338,13 +353,19 @@ prop_compose! {
     }
 }
 
-/// Everything the node and its zones show, next to what they may show at most.
+/// Everything the node and its zones show, next to what they may show at most: a threshold above 100
+/// lends more than there is.
 fn published(n: &N) -> Vec<(&'static str, Option<Quantity>, f64)> {
     let ratio: f64 = n.node.ratio.as_deref().map_or(1.0, |text| text.parse().unwrap());
     let most = n.node.capacity.unwrap().counts();
+    let reclaim =
+        n.strategies.lending.reclaim_percent.map(|percent| percent.max(100) as f64 / 100.0);
+    // Margins are rounded, once for each of the two.
+    let batch_cpu = |most: i64| (((most as f64 * reclaim.cpu).ceil() + 1.0) * ratio).ceil();
+    let batch_memory = |most: i64| (most as f64 * reclaim.memory).ceil() + 1.0;
     let mut all = vec![
-        ("batch cpu", n.node.batch.cpu.allocatable, (most.cpu as f64 * ratio).ceil()),
-        ("batch memory", n.node.batch.memory.allocatable, most.memory as f64),
+        ("batch cpu", n.node.batch.cpu.allocatable, batch_cpu(most.cpu)),
+        ("batch memory", n.node.batch.memory.allocatable, batch_memory(most.memory)),
         ("mid cpu", n.node.mid.cpu.allocatable, most.cpu as f64),
         ("mid memory", n.node.mid.memory.allocatable, most.memory as f64),
     ];
@@ -352,15 +373,15 @@ fn published(n: &N) -> Vec<(&'static str, Option<Quantity>, f64)> {
         let most = zone.allocatable.map(Option::unwrap).counts();
         let cpu = zone.batch.cpu.map(|shown| shown.allocatable);
         let memory = zone.batch.memory.map(|shown| shown.allocatable);
-        all.push(("zone cpu", cpu, (most.cpu as f64 * ratio).ceil()));
-        all.push(("zone memory", memory, most.memory as f64));
+        all.push(("zone cpu", cpu, batch_cpu(most.cpu)));
+        all.push(("zone memory", memory, batch_memory(most.memory)));
     }
     all
 }
 
 proptest! {
     #[test]
-    fn nothing_is_negative_or_above_capacity(mut n in a_node()) {
+    fn nothing_is_negative_or_above_what_thresholds_allow(mut n in a_node()) {
         let plan = n.plan();
         n.write(&plan);
         for (name, amount, most) in published(&n) {

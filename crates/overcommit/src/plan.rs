@@ -350,10 +350,13 @@ fn status(inputs: &Inputs<'_>, standing: Standing, why: &Why) -> (Option<StatusW
     (None, due != Due::NotYet, differs)
 }
 
-/// A node that never lent needs no note that it lends nothing.
+/// A node that never lent needs no note that it lends nothing; one that did has batch resources or a
+/// note.
 fn origin_text(inputs: &Inputs<'_>, standing: Standing, why: &Why) -> Option<String> {
     let old = inputs.node.origin.as_ref();
-    if standing == Standing::Disabled && old.is_none() {
+    let batch = inputs.node.batch;
+    let never_lent = old.is_none() && batch.cpu.is_absent() && batch.memory.is_absent();
+    if standing == Standing::Disabled && never_lent {
         return None;
     }
     publish::origin_text(old, why.published.map_or(Pair::new(0, 0), |batch| batch.origin))
