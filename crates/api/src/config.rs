@@ -17,7 +17,7 @@
 //! | [`key`] | which keys are there, and what shape has each? |
 //! | [`defaults`] | what holds when nothing is configured? |
 //! | [`layer`] | how do layers combine? |
-//! | [`selector`] | which nodes does an entry mean? |
+//! | [`selector`], [`overlap`] | which nodes does an entry mean, and which mean the same? |
 //! | [`limits`] | which values are allowed? |
 //! | [`check`] | what is wrong with a text? |
 //! | [`load`] | what is in force after an update, good or bad? |
@@ -32,11 +32,13 @@ pub mod limits;
 pub mod load;
 mod network;
 pub mod node;
+mod overlap;
 pub mod reference;
 pub mod selector;
 
-pub use check::{Options, check, check_config_map, check_key, data_of};
+pub use check::{Options, check, check_config_map, check_key, data_of, is_readable};
 pub use key::Key;
 pub use layer::{Layer, Leaf, Path, Source};
 pub use load::{Config, Status};
 pub use node::NodeView;
+pub use overlap::first_overlap;

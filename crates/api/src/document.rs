@@ -4,6 +4,8 @@
 //! what a text is and returns every finding about it, with the line of the
 //! text itself where it can be told.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::core::v1::Pod;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -96,11 +98,13 @@ pub fn check(
     if objects.is_empty() {
         return Err(DocumentError::Empty);
     }
+    let lines: Vec<&str> = text.lines().collect();
     let mut found = Vec::new();
     for object in objects {
         let findings = check_object(&object, options)?;
+        let mut blocks = Blocks { lines: &lines, object: &object, known: BTreeMap::new() };
         found.extend(findings.into_iter().map(|finding| {
-            let line = line_of(text, &object, &finding);
+            let line = blocks.line_of(&finding);
             Located { line, finding }
         }));
     }
@@ -219,22 +223,44 @@ fn check_pod(mut pod: Pod) -> Vec<Finding> {
     findings
 }
 
-/// The line of the text behind a position in a block below a data key.
+/// The blocks of a text below the data keys of one object.
 ///
-/// The YAML reader hands out values without places, so the block is looked up
-/// by its key and believed only if the line there is the line of the value.
-fn line_of(text: &str, object: &Value, finding: &Finding) -> Option<usize> {
-    let (key, at) = (finding.key.as_deref()?, finding.at?);
-    let wanted = object["data"][key].as_str()?.lines().nth(at.line - 1)?.trim();
-    let opens_block = |line: &str| {
-        line.trim_start()
-            .strip_prefix(key)
-            .and_then(|rest| rest.trim_start().strip_prefix(':'))
-            .is_some_and(|rest| rest.trim_start().starts_with(['|', '>']))
-    };
-    let start = text.lines().position(opens_block)? + 1;
-    let line = text.lines().nth(start + at.line - 1)?;
-    (line.trim() == wanted).then_some(start + at.line)
+/// The YAML reader hands out values without places, so a block is looked up by its key, once, and
+/// believed only if the line there is the line of the value.
+struct Blocks<'t> {
+    lines: &'t [&'t str],
+    object: &'t Value,
+    /// By key: the place of the block's first line, and the lines of the value.
+    known: BTreeMap<String, Option<(usize, Vec<&'t str>)>>,
+}
+
+impl Blocks<'_> {
+    /// The line of the text behind a position in a block.
+    fn line_of(&mut self, finding: &Finding) -> Option<usize> {
+        let (key, at) = (finding.key.as_deref()?, finding.at?);
+        if !self.known.contains_key(key) {
+            let block = self.find(key);
+            self.known.insert(key.to_owned(), block);
+        }
+        let (start, value) = self.known.get(key)?.as_ref()?;
+        let inside = at.line.checked_sub(1)?;
+        let line = self.lines.get(start + inside)?;
+        (line.trim() == value.get(inside)?.trim()).then_some(start + at.line)
+    }
+}
+
+impl<'t> Blocks<'t> {
+    fn find(&self, key: &str) -> Option<(usize, Vec<&'t str>)> {
+        let value = self.object["data"][key].as_str()?;
+        let opens_block = |line: &&str| {
+            line.trim_start()
+                .strip_prefix(key)
+                .and_then(|rest| rest.trim_start().strip_prefix(':'))
+                .is_some_and(|rest| rest.trim_start().starts_with(['|', '>']))
+        };
+        let start = self.lines.iter().position(opens_block)? + 1;
+        Some((start, value.lines().collect()))
+    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ mod show;
 
 use clap::Subcommand;
 
-use crate::Outcome;
+use crate::{Outcome, object};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -17,7 +17,7 @@ impl Command {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
         match self {
             Self::Check(arguments) => arguments.run(),
-            Self::Show(arguments) => arguments.run(),
+            Self::Show(arguments) => object::run(arguments.run()),
         }
     }
 }

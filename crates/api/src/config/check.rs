@@ -13,6 +13,7 @@ use serde_json::Value as Json;
 
 use super::defaults::{agent_qos, built_in};
 use super::limits::{Limit, Pair, Rule, limits, pairs};
+use super::overlap::{Overlap, overlaps};
 use super::selector::{Selector, SelectorError};
 use super::{Key, Layer, Source, network};
 use crate::finding::{Code, Finding, Severity};
@@ -240,6 +241,11 @@ fn refuse_unknown(finding: &mut Finding) {
     }
 }
 
+/// Whether a text can be read, so that whatever is wrong with it is a value.
+pub fn is_readable(key: Key, text: &str) -> bool {
+    readable(key, text).is_some()
+}
+
 fn readable(key: Key, text: &str) -> Option<Document> {
     read(key, json::parse(text).ok()?, &mut Vec::new())
 }
@@ -449,26 +455,25 @@ fn check_overlap(document: &Document) -> Vec<Finding> {
         .filter_map(|(index, entry)| Some((index, entry.selector.as_ref()?.as_ref().ok()?)))
         .filter(|(_, selector)| !selector.is_empty())
         .collect();
-    let mut reported = BTreeSet::new();
+    let overlaps = overlaps(&selectors);
+    let fix = "make the two selectors exclude each other";
     let mut findings = Vec::new();
-    for example in selectors.iter().flat_map(|(_, selector)| selector.examples()) {
-        let mut matching = selectors.iter().filter(|(_, s)| s.matches(&example)).map(|(i, _)| *i);
-        let Some(first) = matching.next() else { continue };
-        for other in matching {
-            if !reported.insert((first, other)) {
-                continue;
-            }
-            let labels: Vec<String> = example.iter().map(|(k, v)| format!("{k}={v}")).collect();
-            let (a, b) = (&document.entries[first], &document.entries[other]);
-            let rule = format!(
-                "overlaps with {}: a node labelled {} matches both, and the first in the list wins",
-                a.source(first),
-                labels.join(",")
-            );
-            let fix = "make the two selectors exclude each other";
-            let finding = Finding::error(Code::Overlap, rule, fix);
-            findings.push(document.locate(&b.part, &[Step::from("nodeSelector")], finding));
-        }
+    for Overlap { first, other, labels } in overlaps.found {
+        let (Some(a), Some(b)) = (document.entries.get(first), document.entries.get(other)) else {
+            continue;
+        };
+        let labels: Vec<String> = labels.iter().map(|(k, v)| format!("{k}={v}")).collect();
+        let rule = format!(
+            "overlaps with {}: a node labelled {} matches both, and the first in the list wins",
+            a.source(first),
+            labels.join(",")
+        );
+        let finding = Finding::error(Code::Overlap, rule, fix);
+        findings.push(document.locate(&b.part, &[Step::from("nodeSelector")], finding));
+    }
+    if overlaps.is_cut {
+        let rule = format!("{} overlaps were found, and more were not looked for", findings.len());
+        findings.push(Finding::error(Code::Overlap, rule, fix));
     }
     findings
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use super::check::{Document, Examined, Options, examine};
 use super::defaults::built_in;
-use super::selector::{Labels, Selector};
+use super::selector::{Labels, Selector, SelectorIndex};
 use super::{Key, Layer, Source};
 use crate::finding::{Code, Finding, Severity};
 
@@ -48,6 +48,8 @@ struct InForce {
 struct Strategies {
     cluster: Layer,
     entries: Vec<NodeEntry>,
+    /// Entries by their places in the list.
+    index: SelectorIndex,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -127,7 +129,10 @@ impl Config {
 
 impl Strategies {
     fn matching(&self, labels: &Labels) -> impl Iterator<Item = &NodeEntry> {
-        self.entries.iter().filter(|e| e.selector.as_ref().is_some_and(|s| s.matches(labels)))
+        let candidates = self.index.candidates(labels).into_iter();
+        candidates
+            .filter_map(|at| self.entries.get(at))
+            .filter(|entry| entry.selector.as_ref().is_some_and(|s| s.matches(labels)))
     }
 
     fn new(key: Key, document: &Document, examined: &Examined) -> Self {
@@ -143,7 +148,11 @@ impl Strategies {
             let selector = entry.selector.as_ref().and_then(|s| s.as_ref().ok()).cloned();
             NodeEntry { selector, source, layer: own.over(&cluster) }
         });
-        Self { entries: entries.collect(), cluster }
+        let entries: Vec<NodeEntry> = entries.collect();
+        let selectors = entries.iter().enumerate();
+        let index =
+            SelectorIndex::new(selectors.filter_map(|(at, e)| Some((at, e.selector.as_ref()?))));
+        Self { entries, cluster, index }
     }
 }
 
@@ -157,7 +166,8 @@ fn entry_layer(key: Key, strategy: &serde_json::Value, source: &Source) -> Layer
 }
 
 fn built_in_force(key: Key) -> InForce {
-    let strategies = Strategies { cluster: built_in(key), entries: Vec::new() };
+    let index = SelectorIndex::default();
+    let strategies = Strategies { cluster: built_in(key), entries: Vec::new(), index };
     InForce { status: Status::BuiltIn, strategies: Some(strategies) }
 }
 

@@ -5,6 +5,8 @@
 //! percents of a direction may add up to 100, bandwidths to the total that
 //! `system-config` gives for the same nodes. An unknown total is not checked.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::Value as Json;
 use units::Quantity;
@@ -17,30 +19,55 @@ const CLASSES: [&str; 3] = ["lsrClass", "lsClass", "beClass"];
 const FIELDS: [&str; 4] = ["ingressRequest", "ingressLimit", "egressRequest", "egressLimit"];
 
 pub(super) fn check(document: &Document, system: Option<&Document>) -> Vec<Finding> {
-    let mut findings = check_part(document, &document.cluster, total(system, None));
+    let totals = Totals::of(system);
+    let mut findings = check_part(document, &document.cluster, totals.cluster);
     for entry in &document.entries {
-        let total = total(system, entry.raw_selector.as_ref());
+        let total = totals.of_entry(entry.raw_selector.as_ref());
         findings.extend(check_part(document, &entry.part, total));
     }
     findings
 }
 
-/// The bandwidth for the nodes of an entry, or of the cluster's strategy: that
-/// of the `system-config` entry with the same selector, else of its cluster.
-fn total(system: Option<&Document>, selector: Option<&LabelSelector>) -> Option<Quantity> {
-    let system = system?;
-    let part = match selector {
-        None => Some(&system.cluster),
-        Some(_) if system.entries.is_empty() => Some(&system.cluster),
-        Some(_) => {
-            let same = |entry: &&_| -> bool {
-                let entry: &super::check::Entry = entry;
-                entry.raw_selector.as_ref() == selector
-            };
-            system.entries.iter().find(same).map(|entry| &entry.part)
+/// The bandwidths that `system-config` gives: the cluster's, and those of its entries by selector.
+#[derive(Default)]
+struct Totals {
+    cluster: Option<Quantity>,
+    has_entries: bool,
+    entries: BTreeMap<String, Option<Quantity>>,
+}
+
+impl Totals {
+    fn of(system: Option<&Document>) -> Self {
+        let Some(system) = system else { return Self::default() };
+        let mut entries = BTreeMap::new();
+        for entry in &system.entries {
+            if let Some(selector) = &entry.raw_selector {
+                entries.entry(text_of(selector)).or_insert_with(|| bandwidth(&entry.part));
+            }
         }
-    };
-    let bandwidth = &part?.strategy["totalNetworkBandwidth"];
+        let has_entries = !system.entries.is_empty();
+        Self { cluster: bandwidth(&system.cluster), has_entries, entries }
+    }
+
+    /// For the nodes of an entry: that of the entry with the same selector, and without any entries the
+    /// cluster's.
+    fn of_entry(&self, selector: Option<&LabelSelector>) -> Option<Quantity> {
+        match selector {
+            Some(selector) if self.has_entries => {
+                self.entries.get(&text_of(selector)).copied().flatten()
+            }
+            _ => self.cluster,
+        }
+    }
+}
+
+/// Equal selectors have equal texts.
+fn text_of(selector: &LabelSelector) -> String {
+    serde_json::json!(selector).to_string()
+}
+
+fn bandwidth(part: &Part) -> Option<Quantity> {
+    let bandwidth = &part.strategy["totalNetworkBandwidth"];
     let text = bandwidth.as_str().map_or_else(|| bandwidth.to_string(), str::to_owned);
     text.parse().ok().filter(|total: &Quantity| !total.is_zero())
 }

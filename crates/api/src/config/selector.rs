@@ -4,9 +4,13 @@
 //! must hold; `NotIn` and `DoesNotExist` also hold for a node without the label.
 //! An absent selector means no node, an empty one means every node.
 
+mod index;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+
+pub use self::index::SelectorIndex;
 
 pub type Labels = BTreeMap<String, String>;
 

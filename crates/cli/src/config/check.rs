@@ -27,9 +27,12 @@ pub(crate) struct Arguments {
     /// The key whose bare JSON the files hold; guessed from file name and fields if not given
     #[arg(long, value_name = "KEY", value_parser = parse_key)]
     key: Option<Key>,
-    /// Report errors only, and end with 0 when there are none
-    #[arg(long)]
+    /// Report errors only
+    #[arg(long, conflicts_with = "strict")]
     no_warnings: bool,
+    /// End with 1 for warnings, too
+    #[arg(long)]
+    strict: bool,
     /// Demand a name of its own for each node entry
     #[arg(long)]
     node_strategy_name_need_check: bool,
@@ -44,7 +47,7 @@ Examples:
   kubectl get cm -n koordinator-system slo-controller-config -o yaml | tidepool config check -
   tidepool config check --key system-config system.json -o json
 
-Exit codes: 0 no findings, 1 findings, 2 a file cannot be read.";
+Exit codes: 0 no errors, 1 errors (with --strict also warnings), 2 a file cannot be read.";
 
 fn parse_key(name: &str) -> Result<Key, String> {
     Key::from_name(name).ok_or_else(|| {
@@ -97,11 +100,8 @@ impl Arguments {
             Some(_) => output::print_as(output::Format::Json, &report)?,
             None => output::print(&self.for_people(&report))?,
         }
-        Ok(match report.findings.is_empty() {
-            _ if !readable => Outcome::Failed,
-            true => Outcome::Done,
-            false => Outcome::Findings,
-        })
+        let is_in_order = report.errors == 0 && (report.warnings == 0 || !self.strict);
+        Ok(if readable { Outcome::of(is_in_order) } else { Outcome::Failed })
     }
 
     fn check(&self, path: &Path, text: &Text) -> anyhow::Result<Vec<Located>> {

@@ -7,39 +7,49 @@ use anyhow::{Context, bail};
 use api::check::check_node;
 use api::config::{self, Config, Key, NodeView, Options};
 use api::document::{self, object_name};
+use api::protocol::name::{NAMESPACE, config_map};
 use clap::Args;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{ConfigMap, Node};
+use kube::Api;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::Outcome;
 use crate::input::Text;
+use crate::object::{Cluster, in_words};
 use crate::output::{self, Format};
 
 /// Show what a node gets from the configuration, and where each value comes from
 ///
 /// Prints every field of the node's NodeSLO and of its co-location strategy
 /// with its source: built-in, cluster, a node entry, or the node's own
-/// annotations and labels.
+/// annotations and labels. Without a file, the configuration and the node are
+/// those of the cluster.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// The ConfigMap slo-controller-config, as YAML or JSON; - reads standard input
+    /// The ConfigMap slo-controller-config, as YAML or JSON; - reads standard input [default: the cluster's]
     #[arg(value_name = "FILE")]
-    file: PathBuf,
-    /// The Node, as YAML or JSON; - reads standard input
-    #[arg(long, value_name = "NODE.yaml")]
+    file: Option<PathBuf>,
+    /// The Node: a file, or - for standard input; without FILE also the name of a node of the cluster
+    #[arg(long, value_name = "NODE")]
     node: PathBuf,
+    /// Namespace of the ConfigMap in the cluster
+    #[arg(long, default_value = NAMESPACE)]
+    config_namespace: String,
     /// Fill in what the node agent adds: class defaults, and neutral values for what is off
     #[arg(long)]
     as_agent: bool,
     /// Print for programs
     #[arg(short, long, value_name = "FORMAT")]
     output: Option<Format>,
+    #[command(flatten)]
+    cluster: Cluster,
 }
 
 const EXAMPLES: &str = "\
 Examples:
+  tidepool config show --node n1
   tidepool config show slo-controller-config.yaml --node node.yaml
   kubectl get node n1 -o yaml | tidepool config show slo-controller-config.yaml --node - -o yaml";
 
@@ -73,15 +83,8 @@ struct Shown {
 }
 
 impl Arguments {
-    pub(crate) fn run(self) -> anyhow::Result<Outcome> {
-        if self.file == Path::new("-") && self.node == Path::new("-") {
-            bail!("only one of the ConfigMap and the Node can come from standard input");
-        }
-        let config_map = only(&Text::read(&self.file)?, "ConfigMap")?;
-        let node = only(&Text::read(&self.node)?, "Node")?;
-        let node: Node =
-            serde_json::from_value(node.clone()).with_context(|| object_name(&node))?;
-
+    pub(crate) async fn run(self) -> anyhow::Result<Outcome> {
+        let (config_map, node) = self.gather().await?;
         let object = object_name(&config_map);
         let (data, mut findings) = config::data_of(&config_map, &object);
         let (config, loading) = Config::load(&data, None, &object, Options::default());
@@ -101,6 +104,37 @@ impl Arguments {
             None => output::print(&for_people(&name, &config, &view))?,
         }
         Ok(Outcome::Done)
+    }
+}
+
+impl Arguments {
+    /// The ConfigMap and the Node, from files or from the cluster.
+    async fn gather(&self) -> anyhow::Result<(Value, Node)> {
+        let stdin = Path::new("-");
+        if self.file.as_deref() == Some(stdin) && self.node == stdin {
+            bail!("only one of the ConfigMap and the Node can come from standard input");
+        }
+        let node_in_file = || -> anyhow::Result<Node> {
+            let node = only(&Text::read(&self.node)?, "Node")?;
+            serde_json::from_value(node.clone()).with_context(|| object_name(&node))
+        };
+        if let Some(file) = &self.file {
+            return Ok((only(&Text::read(file)?, "ConfigMap")?, node_in_file()?));
+        }
+        let session = self.cluster.connect().await?;
+        let maps: Api<ConfigMap> =
+            Api::namespaced(session.client().clone(), &self.config_namespace);
+        let found = maps.get_opt(config_map::SLO).await.map_err(in_words)?;
+        let place = json!({ "namespace": self.config_namespace, "name": config_map::SLO });
+        let data = found.and_then(|found| found.data).unwrap_or_default();
+        let config_map = json!({ "kind": "ConfigMap", "metadata": place, "data": data });
+        if self.node == stdin || self.node.exists() {
+            return Ok((config_map, node_in_file()?));
+        }
+        let name = self.node.to_string_lossy();
+        let nodes: Api<Node> = Api::all(session.client().clone());
+        let node = nodes.get_opt(&name).await.map_err(in_words)?;
+        Ok((config_map, node.with_context(|| format!("there is no node {name}, nor such a file"))?))
     }
 }
 

@@ -14,11 +14,12 @@
 
 use std::collections::BTreeMap;
 
-use api::config::selector::{Labels, Selector};
-use api::config::{Key, Options, check_key};
+use api::config::selector::{Labels, Selector, SelectorIndex};
+use api::config::{Key, Options, check_key, first_overlap, is_readable};
 use api::finding::{Code, Finding};
 use api::protocol::webhook::{CONFIG_MAP_MARK, config_map_reason};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Admitted, Denied, Verdict, sentence, warnings};
@@ -46,14 +47,14 @@ pub fn validate(
         }
         let system = new.get(Key::System.name()).map(String::as_str);
         let findings = check_key(key, text, system, object, options);
-        refuse(&findings, is_unreadable, config_map_reason::PARSE)?;
-        refuse(&findings, |code| code != Code::Overlap, config_map_reason::INVALID)?;
-        let entries = entries(key, text);
-        if let Some(strategies) = made_up_overlap(&entries) {
+        refuse(&findings, key, text)?;
+        let entries = Entries::read(key, text);
+        if let Some(strategies) = first_overlap(&entries.selectors) {
+            let strategies: Vec<&str> = strategies.iter().map(|at| entries.name(*at)).collect();
             let message = json!({ "config": key.name(), "strategies": strategies });
             return Err(answer(config_map_reason::OVERLAP, &message.to_string()));
         }
-        check_entries(key, &entries, nodes)?;
+        entries.check(key, nodes)?;
         notes.extend(warnings(&findings));
     }
     Ok(Admitted::with_warnings(notes))
@@ -63,19 +64,24 @@ pub fn validate(
 pub(super) fn check_nodes(data: &Data, nodes: &Nodes) -> Result<(), Denied> {
     for key in Key::ALL {
         let text = data.get(key.name()).map(String::as_str).unwrap_or_default();
-        check_entries(key, &entries(key, text), nodes)?;
+        Entries::read(key, text).check(key, nodes)?;
     }
     Ok(())
 }
 
-fn is_unreadable(code: Code) -> bool {
-    matches!(code, Code::Syntax | Code::WrongType | Code::BadText)
-}
-
-fn refuse(findings: &[Finding], of: impl Fn(Code) -> bool, reason: &str) -> Result<(), Denied> {
-    let errors = findings.iter().filter(|finding| finding.is_error() && of(finding.code));
+/// Refuses a text with errors, overlaps apart, which have a form of their own. A text that cannot be read
+/// is another failure than one with a value that is not allowed.
+fn refuse(findings: &[Finding], key: Key, text: &str) -> Result<(), Denied> {
+    let errors = findings.iter().filter(|f| f.is_error() && f.code != Code::Overlap);
     let errors: Vec<String> = errors.map(sentence).collect();
-    if errors.is_empty() { Ok(()) } else { Err(answer(reason, &errors.join("; "))) }
+    if errors.is_empty() {
+        return Ok(());
+    }
+    let reason = match is_readable(key, text) {
+        true => config_map_reason::INVALID,
+        false => config_map_reason::PARSE,
+    };
+    Err(answer(reason, &errors.join("; ")))
 }
 
 fn answer(reason: &str, message: &str) -> Denied {
@@ -83,44 +89,52 @@ fn answer(reason: &str, message: &str) -> Denied {
     Denied::rule(format!("{CONFIG_MAP_MARK}{body}{CONFIG_MAP_MARK}"))
 }
 
-/// Names and selectors of a key's node entries, those that can be read.
-fn entries(key: Key, text: &str) -> Vec<(String, Selector)> {
-    let document: Value = serde_json::from_str(text).unwrap_or_default();
-    let list = document[key.entries_field()].as_array().cloned().unwrap_or_default();
-    let entries = list.iter().enumerate().filter_map(|(index, entry)| {
-        let selector: LabelSelector = serde_json::from_value(entry["nodeSelector"].clone()).ok()?;
-        let selector = Selector::compile(&selector).ok()?;
-        let name = entry["name"].as_str().filter(|name| !name.is_empty());
-        let name = name.map_or_else(|| format!("#{index}"), str::to_owned);
-        Some((name, selector))
-    });
-    entries.collect()
+/// Node entries of a key, those that can be read.
+struct Entries {
+    names: Vec<String>,
+    selectors: Vec<Selector>,
 }
 
-fn matching<'e>(entries: &'e [(String, Selector)], labels: &Labels) -> Vec<&'e str> {
-    let matching = entries.iter().filter(|(_, selector)| selector.matches(labels));
-    matching.map(|(name, _)| name.as_str()).collect()
-}
-
-/// Entries that a node made of one entry's own values would match together.
-fn made_up_overlap(entries: &[(String, Selector)]) -> Option<Vec<&str>> {
-    let examples = entries.iter().flat_map(|(_, selector)| selector.examples());
-    examples.map(|labels| matching(entries, &labels)).find(|names| names.len() > 1)
-}
-
-fn check_entries(key: Key, entries: &[(String, Selector)], nodes: &Nodes) -> Result<(), Denied> {
-    if entries.len() < 2 {
-        return Ok(());
-    }
-    let mut conflicts: BTreeMap<Vec<&str>, Vec<&str>> = BTreeMap::new();
-    for (node, labels) in nodes {
-        let names = matching(entries, labels);
-        if names.len() > 1 {
-            conflicts.entry(names).or_default().push(node);
+impl Entries {
+    fn read(key: Key, text: &str) -> Self {
+        let document: Value = serde_json::from_str(text).unwrap_or_default();
+        let list = document[key.entries_field()].as_array().map(Vec::as_slice).unwrap_or_default();
+        let (mut names, mut selectors) = (Vec::new(), Vec::new());
+        for (index, entry) in list.iter().enumerate() {
+            let selector = LabelSelector::deserialize(&entry["nodeSelector"]).ok();
+            let Some(selector) = selector.and_then(|one| Selector::compile(&one).ok()) else {
+                continue;
+            };
+            let name = entry["name"].as_str().filter(|name| !name.is_empty());
+            names.push(name.map_or_else(|| format!("#{index}"), str::to_owned));
+            selectors.push(selector);
         }
+        Self { names, selectors }
     }
-    let Some((strategies, mut nodes)) = conflicts.pop_first() else { return Ok(()) };
-    nodes.truncate(EXAMPLES);
-    let message = json!({ "config": key.name(), "strategies": strategies, "exampleNodes": nodes });
-    Err(answer(config_map_reason::CONFLICT, &message.to_string()))
+
+    fn name(&self, at: usize) -> &str {
+        self.names.get(at).map(String::as_str).unwrap_or_default()
+    }
+
+    /// Refuses when one of these nodes matches two entries.
+    fn check(&self, key: Key, nodes: &Nodes) -> Result<(), Denied> {
+        if self.selectors.len() < 2 {
+            return Ok(());
+        }
+        let index = SelectorIndex::new(self.selectors.iter().enumerate());
+        let mut conflicts: BTreeMap<Vec<&str>, Vec<&str>> = BTreeMap::new();
+        for (node, labels) in nodes {
+            let matches = |at: &usize| self.selectors.get(*at).is_some_and(|s| s.matches(labels));
+            let matching = index.candidates(labels).into_iter().filter(matches);
+            let names: Vec<&str> = matching.map(|at| self.name(at)).collect();
+            if names.len() > 1 {
+                conflicts.entry(names).or_default().push(node);
+            }
+        }
+        let Some((strategies, mut nodes)) = conflicts.pop_first() else { return Ok(()) };
+        nodes.truncate(EXAMPLES);
+        let message =
+            json!({ "config": key.name(), "strategies": strategies, "exampleNodes": nodes });
+        Err(answer(config_map_reason::CONFLICT, &message.to_string()))
+    }
 }
