@@ -232,6 +232,7 @@ codes! {
     QuotaGuarantee = "TP1313", "No ancestor of a quota has room for its guarantee.";
     PodRef = "TP1314", "A migration job does not say which pod to move.";
     ResourceRatio = "TP1315", "A quota profile's ratio is not above 0 and at most 1.";
+    QuotaUnknown = "TP1316", "A quota that is changed or deleted is not known.";
     ConfigVersion = "TP1401", "A file is not of a kind and version that can be read.";
     UnknownPlugin = "TP1402", "A scheduler plugin is not known.";
     NotImplemented = "TP1403", "Something is not implemented yet and is ignored.";

@@ -62,7 +62,13 @@ impl Page {
         let input = new.trim();
         let (old, new) = (old.map(read::<ElasticQuota>), read::<ElasticQuota>(new));
         let quotas = quotas();
-        let change = QuotaChange { old: old.as_ref(), new: &new, quotas: &quotas, pods: &[] };
+        let change = QuotaChange {
+            old: old.as_ref(),
+            new: &new,
+            quotas: &quotas,
+            is_known: true,
+            pods: &[],
+        };
         self.row(name, input, &check_elastic_quota(&change, &Gates::default()));
     }
 }
@@ -339,7 +345,7 @@ fn section_9_5_custom_resources() {
     let delete = |name: &str, pods: &[String]| {
         let quotas = quotas();
         let yaml = format!("metadata: {{namespace: q, name: {name}}}");
-        check_elastic_quota_delete(&read(&yaml), &quotas, pods)
+        check_elastic_quota_delete(&read(&yaml), true, &quotas, pods)
     };
     page.row("delete of a quota with children", "team", &delete("team", &[]));
     let pods = ["a/p1", "a/p2", "a/p3"].map(str::to_owned);
@@ -412,8 +418,31 @@ fn findings_of(old: Option<&str>, new: &str, gates: &str) -> Vec<Code> {
     let (gates, errors) = Gates::<ManagerGate>::parse(gates);
     assert_eq!(errors, []);
     let (quotas, pods) = (quotas(), ["a/p".to_owned()]);
-    let change = QuotaChange { old: old.as_ref(), new: &new, quotas: &quotas, pods: &pods };
+    let change =
+        QuotaChange { old: old.as_ref(), new: &new, quotas: &quotas, is_known: true, pods: &pods };
     check_elastic_quota(&change, &gates).iter().map(|finding| finding.code).collect()
+}
+
+#[test]
+fn a_quota_that_nobody_knows_is_neither_changed_nor_deleted() {
+    let quotas = quotas();
+    let ghost = |spec: &str| format!("metadata: {{namespace: q, name: ghost}}\nspec: {spec}");
+    let old: ElasticQuota = read(&ghost("{max: {cpu: 20}}"));
+    let codes = |new: &str| {
+        let new = read(new);
+        let change =
+            QuotaChange { old: Some(&old), new: &new, quotas: &quotas, is_known: false, pods: &[] };
+        let findings = check_elastic_quota(&change, &Gates::default());
+        findings.iter().map(|finding| finding.code).collect::<Vec<_>>()
+    };
+    assert!(codes(&ghost("{max: {cpu: 21}}")).contains(&Code::QuotaUnknown));
+    let annotated = ghost("{max: {cpu: 20}}").replace("ghost}", "ghost, annotations: {a: b}}");
+    assert_eq!(codes(&annotated), [], "writers of status and annotations depend on it");
+    let deleted = check_elastic_quota_delete(&old, false, &quotas, &[]);
+    assert_eq!(
+        deleted.iter().map(|finding| finding.code).collect::<Vec<_>>(),
+        [Code::QuotaUnknown]
+    );
 }
 
 #[test]
@@ -471,7 +500,8 @@ fn a_guarantee_needs_room_in_some_ancestor() {
         let new = quota("team", "{min: {cpu: 4}, max: {cpu: 20}}")
             .replace("}\nspec", &format!(", {tree}}}\nspec"));
         let new = read(&new);
-        let change = QuotaChange { old: None, new: &new, quotas: &quotas, pods: &[] };
+        let change =
+            QuotaChange { old: None, new: &new, quotas: &quotas, is_known: true, pods: &[] };
         let (gates, _) = Gates::parse("ElasticQuotaGuaranteeUsage=true");
         check_elastic_quota(&change, &gates).iter().map(|finding| finding.code).collect::<Vec<_>>()
     };

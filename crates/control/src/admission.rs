@@ -17,10 +17,12 @@
 //! | [`charge`] | Pod | is there room left in its quota? |
 //! | [`binding`] | Binding | may this user place pods? |
 //! | [`review`] | AdmissionReview | what is asked, and how is the answer spelled? |
+//! | [`answer`] | any | which function answers, and what do all of them together? |
 //!
 //! Edits are made on the object as it was sent, and the patch is what differs,
 //! so fields that this program has never heard of survive.
 
+pub mod answer;
 pub mod binding;
 pub mod charge;
 pub mod config_map;

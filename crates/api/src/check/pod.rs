@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use units::{Quantity, Rounding, Scale};
 
 use super::Report;
-use crate::finding::{Code, Finding};
+use crate::finding::{Code, Finding, Severity};
 use crate::metadata::gang;
 use crate::priority::{self, Verdict, check_combination};
 use crate::protocol::gate::{Gates, ManagerGate};
@@ -75,7 +75,12 @@ fn classes(report: &mut Report, pod: &Pod) {
         let rule = format!("{}, and so is the pod's numeric priority", finding.rule);
         report.push(Finding { code: Code::UnknownPriorityClass, rule, ..finding });
     }
-    report.read(&SUB_PRIORITY, meta, Code::PodNumber, "the pod has no order inside its class");
+    // The reference admits any text here and reads it as no number.
+    for finding in SUB_PRIORITY.read(meta).1 {
+        let rule = format!("{}; the pod has no order inside its class", finding.rule);
+        let (code, severity) = (Code::PodNumber, Severity::Warning);
+        report.push(Finding { code, severity, rule, ..finding });
+    }
     match check_combination(qos::raw(pod), priority::raw(pod)) {
         Verdict::Allowed => {}
         Verdict::AllowedWithWarning(finding) | Verdict::Rejected(finding) => report.push(finding),

@@ -28,6 +28,8 @@ pub struct QuotaChange<'a> {
     pub new: &'a ElasticQuota,
     /// Every quota of the cluster; the one in question may be among them.
     pub quotas: &'a [ElasticQuota],
+    /// Whether the quota in question is known to exist.
+    pub is_known: bool,
     /// Names of pods that count against the quota.
     pub pods: &'a [String],
 }
@@ -95,6 +97,9 @@ pub fn check_elastic_quota(change: &QuotaChange<'_>, gates: &Gates<ManagerGate>)
     }
     identity(&mut report, change);
     namespaces(&mut report, change);
+    if change.old.is_some() && !change.is_known {
+        report.push(unknown(change.name()));
+    }
     bounds(&mut report, change.new);
     strict_keys(&mut report, change.new);
     parenthood(&mut report, change);
@@ -111,6 +116,12 @@ pub fn check_elastic_quota(change: &QuotaChange<'_>, gates: &Gates<ManagerGate>)
         }
     }
     report.findings
+}
+
+fn unknown(name: &str) -> Finding {
+    let rule = format!("there is no quota {name}, as far as is known");
+    let fix = "try again in a moment, or create the quota";
+    Finding::error(Code::QuotaUnknown, rule, fix).path("metadata.name").value(name)
 }
 
 fn identity(report: &mut Report, change: &QuotaChange<'_>) {
@@ -344,14 +355,18 @@ fn guarantee(report: &mut Report, change: &QuotaChange<'_>) {
 }
 
 /// Everything that speaks against deleting a quota. `pods` are those whose
-/// label names it.
+/// label names it; `is_known` says whether the quota is known to exist.
 pub fn check_elastic_quota_delete(
     quota: &ElasticQuota,
+    is_known: bool,
     quotas: &[ElasticQuota],
     pods: &[String],
 ) -> Vec<Finding> {
     let mut report = Report::new("ElasticQuota", &quota.metadata);
     let own = name(quota);
+    if !is_known {
+        report.push(unknown(own));
+    }
     if [ROOT, SYSTEM, DEFAULT].contains(&own) {
         let rule = "built-in quotas cannot be deleted";
         report.push(Finding::error(Code::QuotaBuiltIn, rule, "leave it; it costs nothing"));

@@ -45,20 +45,45 @@ const COUNTED: &[&str] = &[
     GPU_MEMORY_RATIO,
 ];
 
+/// The quota that a new pod is charged to, or a pod that moves to another quota; a move counts behind
+/// the gate EnableQuotaAdmissionOnUpdate alone.
+pub fn target<'q>(
+    old: Option<&Pod>,
+    new: &Pod,
+    quotas: &'q [ElasticQuota],
+    gates: &Gates<ManagerGate>,
+) -> Result<Option<&'q ElasticQuota>, Denied> {
+    if let Some(old) = old {
+        let named = |pod| charged_name(pod, quotas, gates);
+        let is_moved = named(old) != named(new);
+        if !is_moved || !gates.is_on(ManagerGate::EnableQuotaAdmissionOnUpdate) {
+            return Ok(None);
+        }
+    }
+    quota_for(new, quotas, gates)
+}
+
+/// The name of the quota a pod is charged to; `None` when it is charged to none.
+fn charged_name<'a>(
+    pod: &'a Pod,
+    quotas: &'a [ElasticQuota],
+    gates: &Gates<ManagerGate>,
+) -> Option<&'a str> {
+    let is_named = NAME.raw(&pod.metadata).is_some_and(|name| !name.is_empty());
+    if !is_named && gates.is_on(ManagerGate::DisableDefaultQuota) {
+        return None;
+    }
+    let name = quota_of(&pod.metadata, quotas.iter().map(|quota| &quota.metadata));
+    Some(name).filter(|name| ![ROOT, SYSTEM, DEFAULT].contains(name))
+}
+
 /// The quota a pod is charged to, if any.
-pub fn quota_for<'q>(
+fn quota_for<'q>(
     pod: &Pod,
     quotas: &'q [ElasticQuota],
     gates: &Gates<ManagerGate>,
 ) -> Result<Option<&'q ElasticQuota>, Denied> {
-    let is_named = NAME.raw(&pod.metadata).is_some_and(|name| !name.is_empty());
-    if !is_named && gates.is_on(ManagerGate::DisableDefaultQuota) {
-        return Ok(None);
-    }
-    let wanted = quota_of(&pod.metadata, quotas.iter().map(|quota| &quota.metadata));
-    if [ROOT, SYSTEM, DEFAULT].contains(&wanted) {
-        return Ok(None);
-    }
+    let Some(wanted) = charged_name(pod, quotas, gates) else { return Ok(None) };
     let mut found = quotas.iter().filter(|quota| quota.metadata.name.as_deref() == Some(wanted));
     match (found.next(), found.next()) {
         (Some(quota), None) => Ok(Some(quota)),
@@ -99,7 +124,7 @@ pub fn charge(
             let parts = exceeded.iter().map(|name| format!("{name}={}", of(list, name)));
             parts.collect::<Vec<_>>().join(",")
         };
-        return Err(Denied::forbidden(format!(
+        return Err(Denied::rule(format!(
             "exceeded quota: {}/{}, requested: {}, used: {}, limited: {}",
             quota.metadata.namespace.as_deref().unwrap_or_default(),
             quota.metadata.name.as_deref().unwrap_or_default(),

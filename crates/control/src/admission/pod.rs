@@ -14,10 +14,12 @@
 use api::config::selector::Labels;
 use api::kind::{ElasticQuota, ElasticQuotaProfile};
 use api::metadata::Wire;
+use api::metadata::quota::quota_of;
 use api::priority;
 use api::protocol::gate::{Gates, ManagerGate};
+use api::protocol::name::quota::DEFAULT;
 use api::protocol::pod::EXTENDED_RESOURCE_SPEC;
-use api::protocol::quota::{NAME, TREE_ID};
+use api::protocol::quota::TREE_ID;
 use api::resources::{self, WireList};
 use k8s_openapi::api::core::v1::{Container, Pod};
 use serde_json::{Value, json};
@@ -140,8 +142,13 @@ fn repeat_batch_resources(pod: &mut Value) -> Result<(), Denied> {
 
 /// Keeps a pod on the nodes of its quota's tree.
 fn stay_in_tree(pod: &mut Value, namespace: &str, around: &Surroundings<'_>) -> Result<(), Denied> {
-    let typed = decode_changed(pod)?;
-    let name = NAME.raw(&typed.metadata).filter(|name| !name.is_empty()).unwrap_or(namespace);
+    let mut typed = decode_changed(pod)?;
+    typed.metadata.namespace = Some(namespace.to_owned());
+    // A quota in another namespace that is called as this one counts where no quota lists it.
+    let name = match quota_of(&typed.metadata, around.quotas.iter().map(|quota| &quota.metadata)) {
+        DEFAULT => namespace,
+        name => name,
+    };
     let quota = around.quotas.iter().find(|quota| quota.metadata.name.as_deref() == Some(name));
     let tree = quota.and_then(|quota| TREE_ID.raw(&quota.metadata)).unwrap_or_default();
     if tree.is_empty() {

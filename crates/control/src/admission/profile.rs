@@ -397,7 +397,7 @@ pub fn reapply(
     Ok((next, left_alone))
 }
 
-pub(crate) fn labels_of(object: &Value) -> Labels {
+pub fn labels_of(object: &Value) -> Labels {
     let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
     let texts = labels
         .into_iter()

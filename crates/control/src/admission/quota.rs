@@ -80,6 +80,12 @@ pub struct Surroundings<'a> {
 }
 
 impl Surroundings<'_> {
+    /// Whether a quota of this name exists, or is about to.
+    fn is_known(&self, own: &str) -> bool {
+        let mut all = self.quotas.iter().chain(self.recent);
+        all.any(|quota| quota.metadata.name.as_deref() == Some(own))
+    }
+
     /// All quotas; of two with one name the recent one, unless it is the one in question.
     fn all(&self, own: &str) -> Vec<ElasticQuota> {
         let name = |quota: &ElasticQuota| quota.metadata.name.clone().unwrap_or_default();
@@ -94,8 +100,15 @@ impl Surroundings<'_> {
 pub fn validate(old: Option<&Value>, new: &Value, around: &Surroundings<'_>) -> Verdict {
     let new: ElasticQuota = decode("quota", new)?;
     let old: Option<ElasticQuota> = old.map(|old| decode("old quota", old)).transpose()?;
-    let quotas = around.all(new.metadata.name.as_deref().unwrap_or_default());
-    let change = QuotaChange { old: old.as_ref(), new: &new, quotas: &quotas, pods: around.pods };
+    let own = new.metadata.name.as_deref().unwrap_or_default();
+    let quotas = around.all(own);
+    let change = QuotaChange {
+        old: old.as_ref(),
+        new: &new,
+        quotas: &quotas,
+        is_known: around.is_known(own),
+        pods: around.pods,
+    };
     let findings = check_elastic_quota(&change, around.gates);
     refuse_errors(&findings)?;
     Ok(Admitted::with_warnings(warnings(&findings)))
@@ -103,7 +116,8 @@ pub fn validate(old: Option<&Value>, new: &Value, around: &Surroundings<'_>) -> 
 
 pub fn validate_delete(quota: &Value, around: &Surroundings<'_>) -> Verdict {
     let quota: ElasticQuota = decode("quota", quota)?;
-    let quotas = around.all(quota.metadata.name.as_deref().unwrap_or_default());
-    refuse_errors(&check_elastic_quota_delete(&quota, &quotas, around.pods))?;
+    let own = quota.metadata.name.as_deref().unwrap_or_default();
+    let (is_known, quotas) = (around.is_known(own), around.all(own));
+    refuse_errors(&check_elastic_quota_delete(&quota, is_known, &quotas, around.pods))?;
     Ok(Admitted::default())
 }

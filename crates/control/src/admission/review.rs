@@ -61,6 +61,21 @@ pub struct User {
 }
 
 impl Request {
+    /// A new object, as whoever sends it would have it.
+    pub fn create(namespace: &str, object: Value) -> Self {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        Self {
+            uid: String::new(),
+            name,
+            namespace: namespace.to_owned(),
+            operation: Operation::Create,
+            user_info: User::default(),
+            object,
+            old_object: Value::Null,
+            dry_run: None,
+        }
+    }
+
     pub fn is_dry_run(&self) -> bool {
         self.dry_run == Some(true)
     }

@@ -10,8 +10,8 @@
 //! 4. devices (gate ValidatePodDeviceResource)
 //! 5. labels that an administrator demands (gate EnablePodEnhancedValidator)
 //!
-//! An update is measured by 2, 4 and 5 only if it touches what they look at,
-//! and never while the pod is being deleted: a pod that breaks a rule made
+//! An update is measured by 2, 4 and 5 only as far as it touches what they look
+//! at, and never while the pod is being deleted: a pod that breaks a rule made
 //! after it must still be able to lose its finalizer.
 
 use api::check::{check_pod_admission, check_pod_quota, check_pod_update};
@@ -23,7 +23,7 @@ use api::protocol::name::config_map;
 use api::protocol::pod::SKIP_ENHANCED_VALIDATION;
 use api::protocol::quota;
 use api::{priority, qos, resources};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, ResourceRequirements};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -52,10 +52,12 @@ pub fn validate(
     if pod.metadata.namespace.as_deref().unwrap_or_default().is_empty() {
         pod.metadata.namespace = Some(namespace.to_owned());
     }
-    let is_judged = match &old {
+    let is_leaving = pod.metadata.deletion_timestamp.is_some();
+    let is_judged = |is_touched: fn(&Pod, &Pod) -> bool| match &old {
         None => true,
-        Some(old) => pod.metadata.deletion_timestamp.is_none() && facts(old) != facts(&pod),
+        Some(old) => !is_leaving && is_touched(old, &pod),
     };
+    let are_classes_judged = is_judged(|old, new| classes_of(old) != classes_of(new));
     let findings = check_pod_admission(&pod);
     let of_marks: Vec<Finding> = only(&findings, |finding| finding.code == Code::ReservePod);
     refuse_errors(&of_marks)?;
@@ -64,7 +66,7 @@ pub fn validate(
     let changes = changes.unwrap_or_default();
     let is_of_quota = |finding: &Finding| finding.key.as_deref() == Some(quota::PREEMPTIBLE.name);
     let mut classes = only(&changes, |finding| !is_of_quota(finding));
-    if is_judged {
+    if are_classes_judged {
         classes.extend(only(&findings, |finding| {
             !matches!(finding.code, Code::ReservePod | Code::DeviceRequest)
         }));
@@ -78,11 +80,12 @@ pub fn validate(
     quota.extend(membership(&pod, around));
     refuse_errors(&quota)?;
 
-    if is_judged {
+    if is_judged(|old, new| resources_of(old) != resources_of(new)) {
         devices(&pod, around.gates)?;
-        if around.gates.is_on(ManagerGate::EnablePodEnhancedValidator) {
-            around.demands.check(&pod)?;
-        }
+    }
+    if around.gates.is_on(ManagerGate::EnablePodEnhancedValidator) && !(old.is_some() && is_leaving)
+    {
+        around.demands.check(old.as_ref(), &pod)?;
     }
     Ok(Admitted::with_warnings(warnings(&classes)))
 }
@@ -91,10 +94,16 @@ fn only(findings: &[Finding], wanted: impl Fn(&Finding) -> bool) -> Vec<Finding>
     findings.iter().filter(|finding| wanted(finding)).cloned().collect()
 }
 
-/// What the rules for classes, devices and labels look at.
-fn facts(pod: &Pod) -> impl PartialEq {
+/// What the rules for classes look at.
+fn classes_of(pod: &Pod) -> impl PartialEq {
     let requests = pod.spec.as_ref().map(resources::pod_requests);
-    (qos::raw(pod), priority::raw(pod), requests, pod.metadata.labels.clone())
+    (qos::raw(pod), priority::raw(pod), requests)
+}
+
+/// What the rules for devices look at.
+fn resources_of(pod: &Pod) -> Vec<Option<&ResourceRequirements>> {
+    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+    containers.map(|container| container.resources.as_ref()).collect()
 }
 
 /// Without a default quota, a pod that names none belongs to none.
@@ -144,17 +153,22 @@ impl Demands {
         }
     }
 
-    fn check(&self, pod: &Pod) -> Result<(), Denied> {
-        let meta = &pod.metadata;
-        if SKIP_ENHANCED_VALIDATION.get(meta) == Some(true) {
+    /// Refuses labels that are missing; of a pod that lacked them before, those it lost.
+    fn check(&self, old: Option<&Pod>, pod: &Pod) -> Result<(), Denied> {
+        let is_excused = |pod: &Pod| SKIP_ENHANCED_VALIDATION.get(&pod.metadata) == Some(true);
+        if is_excused(pod) {
             return Ok(());
         }
-        let namespace = meta.namespace.as_deref().unwrap_or_default();
-        let has = |key: &String| meta.labels.as_ref().is_some_and(|map| map.contains_key(key));
+        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+        let has = |pod: &Pod, key: &String| {
+            pod.metadata.labels.as_ref().is_some_and(|map| map.contains_key(key))
+        };
+        let was_without = |key: &String| old.is_some_and(|old| !is_excused(old) && !has(old, key));
         let bound = |demand: &&Demand| !demand.namespace_whitelist.iter().any(|n| n == namespace);
         for demand in self.0.iter().filter(bound) {
+            let missing = demand.required_labels.iter().filter(|key| !has(pod, key));
             let missing: Vec<&str> =
-                demand.required_labels.iter().filter(|key| !has(key)).map(String::as_str).collect();
+                missing.filter(|key| !was_without(key)).map(String::as_str).collect();
             if !missing.is_empty() {
                 return Err(Denied::rule(format!(
                     "rule {:?} of ConfigMap {} demands labels that the pod lacks: {}",

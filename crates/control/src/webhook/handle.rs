@@ -1,22 +1,23 @@
-//! Which function answers which request?
+//! What is a request judged by?
 //!
-//! Gathers what a function needs, from memory wherever the path is hot. Only
+//! Gathers what [`answer::answer`] needs, from memory wherever the path is hot. Only
 //! rare requests ask the API server: deleting a quota, turning one into a
 //! parent, changing a node's labels or the configuration, and whatever a gate
 //! that is off by default adds.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::hash::BuildHasher;
+use std::sync::Arc;
 use std::time::Duration;
 
-use api::config::Options as ConfigOptions;
+use api::config::selector::Labels;
 use api::kind::ElasticQuota;
 use api::metadata::Wire;
 use api::protocol::gate::{Gates, ManagerGate};
 use api::protocol::quota::{CHILD_REQUEST, IS_PARENT, NAME, NAMESPACES};
 use api::protocol::webhook::{
-    MUTATE_ELASTIC_QUOTA, MUTATE_NODE_STATUS, MUTATE_POD, MUTATE_RESERVATION, VALIDATE_CONFIG_MAP,
-    VALIDATE_ELASTIC_QUOTA, VALIDATE_NODE, VALIDATE_POD, VALIDATE_POD_BINDING,
+    MUTATE_POD, VALIDATE_CONFIG_MAP, VALIDATE_ELASTIC_QUOTA, VALIDATE_NODE, VALIDATE_POD,
+    VALIDATE_POD_BINDING,
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::api::{ListParams, Patch, PatchParams};
@@ -25,17 +26,18 @@ use parking_lot::Mutex;
 use prometheus::IntCounterVec;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::warn;
 
 use super::knowledge::{Knowledge, Prepared};
 use super::turns::Turns;
+use crate::admission::answer::{self, Context};
+use crate::admission::config_map::{Data, Nodes};
 use crate::admission::profile::{self, Dice};
 use crate::admission::review::{Operation, Request};
 use crate::admission::validate::Demands;
-use crate::admission::{
-    Admitted, Denied, Verdict, binding, charge, config_map, node, pod, quota, reservation, validate,
-};
+use crate::admission::{Admitted, Denied, Verdict, binding, charge};
 
 /// How long a quota that was admitted here counts before the API server has told of it.
 const RECENT: Duration = Duration::from_secs(5);
@@ -116,13 +118,52 @@ fn roll(name: &str) -> u8 {
     u8::try_from(number).unwrap_or_default()
 }
 
-/// The object before the request; `None` when it is new.
-fn old(request: &Request) -> Option<&Value> {
-    Some(&request.old_object).filter(|old| !old.is_null())
-}
-
 fn unreachable_server(error: &kube::Error) -> Denied {
     Denied::impossible(format!("cannot ask the API server: {error}"))
+}
+
+/// What is asked for because of one request.
+#[derive(Debug, Default)]
+struct Gathered {
+    namespace: Option<Arc<Labels>>,
+    recent: Vec<ElasticQuota>,
+    pods: Vec<String>,
+    nodes: Nodes,
+    configuration: Data,
+    demands: Demands,
+}
+
+fn judge(
+    path: &str,
+    request: &Request,
+    prepared: &Prepared,
+    gathered: &Gathered,
+    rules: &Rules,
+    dice: Dice<'_>,
+) -> Verdict {
+    let settings = &rules.config_map;
+    let context = Context {
+        profiles: &prepared.profiles,
+        namespace: gathered.namespace.as_deref(),
+        priority_classes: &prepared.priority_classes,
+        quotas: &prepared.quotas,
+        recent_quotas: &gathered.recent,
+        quota_profiles: &prepared.quota_profiles,
+        pods_of_quota: &gathered.pods,
+        nodes: &gathered.nodes,
+        configuration: &gathered.configuration,
+        demands: &gathered.demands,
+        gates: &rules.gates,
+        config_map: (&settings.namespace, &settings.name, settings.options),
+        is_strict: rules.strict_classes,
+        dice,
+    };
+    answer::answer(path, request, &context)
+}
+
+fn has_new_labels(request: &Request) -> bool {
+    let labels = |object: &Value| object.pointer("/metadata/labels").cloned();
+    labels(&request.old_object) != labels(&request.object)
 }
 
 impl Handlers {
@@ -145,33 +186,65 @@ impl Handlers {
 
     /// Answers a request that came to `path`.
     pub(super) async fn answer(&self, path: &str, request: &Request) -> Verdict {
-        use Operation::{Create, Delete, Update};
-        match (path, request.operation) {
-            (MUTATE_POD, Create) => self.mutate_pod(request),
-            (VALIDATE_POD, Create | Update) => self.validate_pod(request).await,
-            (VALIDATE_POD_BINDING, Create) => self.validate_binding(request).await,
-            (MUTATE_NODE_STATUS, Update) => node::mutate_status(
-                &request.old_object,
-                &request.object,
-                &request.user_info.username,
-            ),
-            (VALIDATE_NODE, Update) => self.validate_node(request).await,
-            (VALIDATE_CONFIG_MAP, Create | Update) => self.validate_config_map(request).await,
-            (MUTATE_ELASTIC_QUOTA, Create) => {
-                quota::mutate(&request.object, &self.knowledge.prepared().quotas)
-            }
-            (VALIDATE_ELASTIC_QUOTA, Create | Update | Delete) => {
-                self.validate_quota(request).await
-            }
-            (MUTATE_RESERVATION, Create) => self.mutate_reservation(request),
-            _ => Ok(Admitted::default()),
+        if path == VALIDATE_POD_BINDING {
+            return self.validate_binding(request).await;
         }
+        let gathered = self.gather(path, request).await?;
+        let prepared = self.knowledge.prepared();
+        let verdict = if path == VALIDATE_CONFIG_MAP || path == VALIDATE_NODE {
+            self.judge_aside(path, request, &prepared, gathered).await?
+        } else {
+            judge(path, request, &prepared, &gathered, &self.rules, Dice(&roll))?
+        };
+        match path {
+            VALIDATE_POD => match timeout(CHARGE, self.charge(request, &prepared)).await {
+                Ok(charged) => charged?,
+                Err(_) => return Err(Denied::impossible("charging the pod's quota took too long")),
+            },
+            VALIDATE_ELASTIC_QUOTA if !request.is_dry_run() => self.remember(request),
+            _ => {}
+        }
+        Ok(verdict)
     }
 
-    fn mutate_pod(&self, request: &Request) -> Verdict {
-        let named = request.object.pointer("/metadata/namespace").and_then(Value::as_str);
-        let namespace = named.filter(|name| !name.is_empty()).unwrap_or(&request.namespace);
-        self.mutate(&request.object, namespace, Dice(&roll))
+    /// Judges on a thread that may be busy for a while: a configuration may have thousands of entries, and
+    /// whoever waits for another answer must not wait for this one.
+    async fn judge_aside(
+        &self,
+        path: &str,
+        request: &Request,
+        prepared: &Arc<Prepared>,
+        gathered: Gathered,
+    ) -> Verdict {
+        let (path, request) = (path.to_owned(), request.clone());
+        let (prepared, rules) = (prepared.clone(), self.rules.clone());
+        let judging = spawn_blocking(move || {
+            judge(&path, &request, &prepared, &gathered, &rules, Dice(&roll))
+        });
+        judging.await.unwrap_or_else(|_| Err(Denied::impossible("the request cannot be judged")))
+    }
+
+    /// What a request is judged by besides what is always at hand.
+    async fn gather(&self, path: &str, request: &Request) -> Result<Gathered, Denied> {
+        let mut gathered = Gathered::default();
+        match path {
+            MUTATE_POD => {
+                gathered.namespace = self.knowledge.namespace(answer::namespace_of(request));
+            }
+            VALIDATE_POD => gathered.demands = self.demands().await,
+            VALIDATE_NODE if has_new_labels(request) => {
+                gathered.configuration = self.configuration().await;
+            }
+            VALIDATE_CONFIG_MAP if self.is_configuration(&request.namespace, &request.name) => {
+                gathered.nodes = self.nodes().await;
+            }
+            VALIDATE_ELASTIC_QUOTA => {
+                gathered.pods = self.pods_of(request).await?;
+                gathered.recent = self.recent();
+            }
+            _ => {}
+        }
+        Ok(gathered)
     }
 
     /// Which profiles mean a pod, why others do not, and what would be changed. A profile that
@@ -186,58 +259,16 @@ impl Handlers {
                 "probabilityPercent": profile.percent()})
         });
         let profiles: Vec<Value> = profiles.collect();
-        let (patch, warnings, refusal) = match self.mutate(pod, namespace, Dice(&|_| 0)) {
+        let request = Request::create(namespace, pod.clone());
+        let gathered = Gathered { namespace: own, ..Gathered::default() };
+        let certain = Dice(&|_| 0);
+        let verdict = judge(MUTATE_POD, &request, &prepared, &gathered, &self.rules, certain);
+        let (patch, warnings, refusal) = match verdict {
             Ok(Admitted { patch, warnings }) => (json!(patch), warnings, None),
             Err(denied) => (json!([]), Vec::new(), Some(denied.message)),
         };
         json!({"namespace": namespace, "profiles": profiles, "patch": patch,
             "warnings": warnings, "refusal": refusal})
-    }
-
-    fn mutate(&self, pod: &Value, namespace: &str, dice: Dice<'_>) -> Verdict {
-        let prepared = self.knowledge.prepared();
-        let labels = self.knowledge.namespace(namespace);
-        let around = pod::Surroundings {
-            profiles: &prepared.profiles,
-            namespace: labels.as_deref(),
-            priority_classes: &prepared.priority_classes,
-            quotas: &prepared.quotas,
-            quota_profiles: &prepared.quota_profiles,
-            gates: &self.rules.gates,
-            dice,
-        };
-        pod::mutate(pod, namespace, &around)
-    }
-
-    fn mutate_reservation(&self, request: &Request) -> Verdict {
-        let prepared = self.knowledge.prepared();
-        let around = reservation::Surroundings {
-            profiles: &prepared.profiles,
-            priority_classes: &prepared.priority_classes,
-            gates: &self.rules.gates,
-            dice: Dice(&roll),
-        };
-        reservation::mutate(&request.object, &around)
-    }
-
-    async fn validate_pod(&self, request: &Request) -> Verdict {
-        let prepared = self.knowledge.prepared();
-        let demands = self.demands().await;
-        let around = validate::Surroundings {
-            quotas: &prepared.quotas,
-            gates: &self.rules.gates,
-            demands: &demands,
-            is_strict: self.rules.strict_classes,
-        };
-        let verdict =
-            validate::validate(old(request), &request.object, &request.namespace, &around)?;
-        if self.rules.gates.is_on(ManagerGate::EnableQuotaAdmission) {
-            match timeout(CHARGE, self.charge(request, &prepared)).await {
-                Ok(charged) => charged?,
-                Err(_) => return Err(Denied::impossible("charging the pod's quota took too long")),
-            }
-        }
-        Ok(verdict)
     }
 
     async fn demands(&self) -> Demands {
@@ -270,19 +301,9 @@ impl Handlers {
     /// Charges the quota with the pod. One pod of a quota at a time: fewer of our own conflicts.
     async fn charge(&self, request: &Request, prepared: &Prepared) -> Result<(), Denied> {
         let gates = &self.rules.gates;
-        let read = |value: &Value| Pod::deserialize(value).ok();
-        let Some(mut pod) = read(&request.object) else { return Ok(()) };
-        pod.metadata.namespace.get_or_insert_with(|| request.namespace.clone());
-        let Some(target) = charge::quota_for(&pod, &prepared.quotas, gates)? else {
+        let Some((pod, target)) = answer::charged(request, &prepared.quotas, gates)? else {
             return Ok(());
         };
-        if let Some(old) = old(request).and_then(read) {
-            let before = charge::quota_for(&old, &prepared.quotas, gates).ok().flatten();
-            let is_moved = before.map(|quota| &quota.metadata.name) != Some(&target.metadata.name);
-            if !is_moved || !gates.is_on(ManagerGate::EnableQuotaAdmissionOnUpdate) {
-                return Ok(());
-            }
-        }
         let namespace = target.metadata.namespace.clone().unwrap_or_default();
         let name = target.metadata.name.clone().unwrap_or_default();
         let api: Api<ElasticQuota> = Api::namespaced(self.client.0.clone(), &namespace);
@@ -315,7 +336,8 @@ impl Handlers {
     }
 
     async fn validate_binding(&self, request: &Request) -> Verdict {
-        if !self.rules.gates.is_on(ManagerGate::BindingAdmissionWebhook) {
+        let is_on = self.rules.gates.is_on(ManagerGate::BindingAdmissionWebhook);
+        if !is_on || request.operation != Operation::Create {
             return Ok(Admitted::default());
         }
         let api: Api<Pod> = Api::namespaced(self.client.0.clone(), &request.namespace);
@@ -334,25 +356,16 @@ impl Handlers {
         settings.namespace == namespace && settings.name == name
     }
 
-    async fn validate_node(&self, request: &Request) -> Verdict {
-        let labels = |object: &Value| object.pointer("/metadata/labels").cloned();
-        if labels(&request.old_object) == labels(&request.object) {
-            return Ok(Admitted::default());
-        }
+    /// The data of the ConfigMap in force; what cannot be read is empty.
+    async fn configuration(&self) -> Data {
         let settings = &self.rules.config_map;
         let api: Api<ConfigMap> = Api::namespaced(self.client.0.clone(), &settings.namespace);
         let found = api.get_opt(&settings.name).await.ok().flatten();
-        let data = found.and_then(|found| found.data).unwrap_or_default();
-        node::validate(&request.old_object, &request.object, &data)
+        found.and_then(|found| found.data).unwrap_or_default()
     }
 
-    async fn validate_config_map(&self, request: &Request) -> Verdict {
-        if !self.is_configuration(&request.namespace, &request.name) {
-            return Ok(Admitted::default());
-        }
-        let data = |object: &Value| -> BTreeMap<String, String> {
-            BTreeMap::deserialize(&object["data"]).unwrap_or_default()
-        };
+    /// Labels of all nodes.
+    async fn nodes(&self) -> Nodes {
         let api: Api<Node> = Api::all(self.client.0.clone());
         let nodes = api.list_metadata(&ListParams::default()).await;
         let nodes = nodes.map(|list| list.items).unwrap_or_else(|error| {
@@ -362,44 +375,18 @@ impl Handlers {
         let nodes = nodes.into_iter().map(|node| {
             (node.metadata.name.unwrap_or_default(), node.metadata.labels.unwrap_or_default())
         });
-        let object = format!("ConfigMap {}/{}", request.namespace, request.name);
-        let options: ConfigOptions = self.rules.config_map.options;
-        let before = old(request).map(data);
-        config_map::validate(
-            before.as_ref(),
-            &data(&request.object),
-            &object,
-            options,
-            &nodes.collect(),
-        )
+        nodes.collect()
     }
 
-    async fn validate_quota(&self, request: &Request) -> Verdict {
-        let prepared = self.knowledge.prepared();
-        let pods = self.pods_of(request).await?;
-        let recent = self.recent();
-        let around = quota::Surroundings {
-            quotas: &prepared.quotas,
-            recent: &recent,
-            pods: &pods,
-            gates: &self.rules.gates,
-        };
+    /// Notes a quota that was admitted, until the API server tells of it.
+    fn remember(&self, request: &Request) {
+        let mut recent = self.recent.lock();
         if request.operation == Operation::Delete {
-            let Some(old) = old(request) else { return Ok(Admitted::default()) };
-            let verdict = quota::validate_delete(old, &around)?;
-            if !request.is_dry_run() {
-                self.recent.lock().remove(&request.name);
-            }
-            return Ok(verdict);
-        }
-        let verdict = quota::validate(old(request), &request.object, &around)?;
-        if let Ok(admitted) = ElasticQuota::deserialize(&request.object)
-            && !request.is_dry_run()
-        {
+            recent.remove(&request.name);
+        } else if let Ok(admitted) = ElasticQuota::deserialize(&request.object) {
             let name = admitted.metadata.name.clone().unwrap_or_default();
-            self.recent.lock().insert(name, (Instant::now(), admitted));
+            recent.insert(name, (Instant::now(), admitted));
         }
-        Ok(verdict)
     }
 
     fn recent(&self) -> Vec<ElasticQuota> {

@@ -137,6 +137,12 @@ fn bad_configuration_is_refused_in_the_consoles_form() {
         let old = data("colocation-config", &text);
         assert!(validate(Some(&old), &text).is_ok(), "{name}: what is there already is not judged");
     }
+    let shares = r#"{"clusterStrategy":{"beClass":{"networkQOS":{"ingressRequest":"50a"}}}}"#;
+    let new = data("resource-qos-config", shares);
+    let denied = config_map::validate(None, &new, "ConfigMap a/b", Options::default(), &nodes);
+    let message = denied.unwrap_err().message;
+    assert!(message.contains("ConfigParamInvalid"), "a text that can be read: {message}");
+
     let (old, mut new) = (json!({"metadata": {"name": "n"}}), json!({"metadata": {"name": "n"}}));
     new["metadata"]["labels"] = json!({"pool": "x", "zone": "y"});
     let denied = node::validate(&old, &new, &data("colocation-config", &crossing)).unwrap_err();
@@ -227,7 +233,7 @@ fn pods_are_charged_to_their_quota() {
         serde_json::from_value(pod(labels, None, json!({"cpu": cpu, "memory": "1Gi"}))).unwrap()
     };
     let small = a_pod("1");
-    let found = charge::quota_for(&small, std::slice::from_ref(&quota), &gates).unwrap();
+    let found = charge::target(None, &small, std::slice::from_ref(&quota), &gates).unwrap();
     assert_eq!(found, Some(&quota));
     let used = charge::charge(&small, &quota, &gates).unwrap().expect("something was asked for");
     assert_eq!(used["cpu"].to_string(), "4");
@@ -237,7 +243,52 @@ fn pods_are_charged_to_their_quota() {
         denied.message,
         "exceeded quota: default/team, requested: cpu=1500m, used: cpu=3, limited: cpu=4"
     );
-    assert!(charge::quota_for(&small, &[], &gates).is_err());
+    assert_eq!(denied.code, 400);
+    assert!(charge::target(None, &small, &[], &gates).is_err());
+}
+
+/// What a running pod is charged to matters when it moves, and only behind a gate.
+#[test]
+fn a_change_of_a_pod_is_charged_only_when_it_moves_to_another_quota() {
+    let quotas: Vec<ElasticQuota> = ["team", "other"]
+        .map(|name| serde_json::from_value(a_quota(name, "", "", "1", "4")).unwrap())
+        .into();
+    let of = |quota: &str| {
+        let labels = json!({"quota.scheduling.koordinator.sh/name": quota});
+        serde_json::from_value::<k8s_openapi::api::core::v1::Pod>(pod(labels, None, json!({})))
+            .unwrap()
+    };
+    let mut on_update = Gates::<ManagerGate>::default();
+    on_update.set(ManagerGate::EnableQuotaAdmissionOnUpdate, true);
+    let cases = [
+        ("it stays", "team", "team", true, Ok(None)),
+        ("it moves", "team", "other", true, Ok(Some("other"))),
+        ("it moves, and nobody minds", "team", "other", false, Ok(None)),
+        ("its quota is gone", "gone", "gone", true, Ok(None)),
+        ("it moves to a quota that is not there", "team", "gone", true, Err(400)),
+        ("the same, and nobody minds", "team", "gone", false, Ok(None)),
+    ];
+    for (name, old, new, is_gated, want) in cases {
+        let gates = if is_gated { &on_update } else { &Gates::default() };
+        let found = charge::target(Some(&of(old)), &of(new), &quotas, gates);
+        let found = found.map(|quota| quota.and_then(|quota| quota.metadata.name.as_deref()));
+        assert_eq!(found.map_err(|denied| denied.code), want, "{name}");
+    }
+}
+
+#[test]
+fn quotas_that_nobody_knows_are_refused() {
+    let known: ElasticQuota = serde_json::from_value(a_quota("a", "", "", "1", "4")).unwrap();
+    let gates = Gates::default();
+    let around = |recent| quota::Surroundings { quotas: &[], recent, pods: &[], gates: &gates };
+    let (old, new) = (a_quota("a", "", "", "1", "4"), a_quota("a", "", "", "1", "5"));
+    let code = |verdict: Verdict| verdict.map(|_| ()).map_err(|denied| denied.code);
+    assert_eq!(code(quota::validate(Some(&old), &new, &around(&[]))), Err(400));
+    assert_eq!(code(quota::validate_delete(&old, &around(&[]))), Err(400));
+    let recent = [known];
+    assert_eq!(code(quota::validate(Some(&old), &new, &around(&recent))), Ok(()), "just admitted");
+    assert_eq!(code(quota::validate_delete(&old, &around(&recent))), Ok(()));
+    assert_eq!(code(quota::validate(Some(&old), &old, &around(&[]))), Ok(()), "nothing changed");
 }
 
 #[test]

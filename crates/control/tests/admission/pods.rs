@@ -280,6 +280,13 @@ spec:
     let after = world.mutated(&before);
     assert_eq!(world.mutated(&after), after);
     insta::assert_yaml_snapshot!(after["spec"]["affinity"]);
+    let unlabelled = pod(json!({}), None, json!({}));
+    assert_eq!(world.mutated(&unlabelled)["spec"]["affinity"], Value::Null, "nobody's");
+    let listing = r#"["default"]"#.to_owned();
+    let annotations = world.quotas[0].metadata.annotations.get_or_insert_default();
+    annotations.insert("quota.scheduling.koordinator.sh/namespaces".to_owned(), listing);
+    let found = world.mutated(&unlabelled);
+    assert_eq!(found["spec"]["affinity"], after["spec"]["affinity"], "its namespace is listed");
     before["spec"]["affinity"] = json!({"nodeAffinity": {
         "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
             {"matchExpressions": [{"key": "a", "operator": "Exists"}]}, {},

@@ -86,6 +86,43 @@ fn an_old_offender_can_lose_its_finalizer() {
     assert_eq!(world.refusal(Some(&offender), &worse), "admitted");
 }
 
+/// Rules came after pods: what a change does not touch is not its fault.
+#[test]
+fn a_change_is_judged_by_what_it_touches() {
+    let world = world(&[]).with(ManagerGate::ValidatePodDeviceResource);
+    let offender = pod(json!({QOS: "LSR", "team": "a"}), Some(9000), json!({"cpu": "1500m"}));
+    let mut relabelled = offender.clone();
+    relabelled["metadata"]["labels"]["team"] = json!("b");
+    assert_eq!(world.refusal(Some(&offender), &relabelled), "admitted");
+    let mut grown = offender.clone();
+    grown["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("2500m");
+    assert_ne!(world.refusal(Some(&offender), &grown), "admitted");
+    let gpu = pod(json!({"team": "a"}), None, json!({"koordinator.sh/gpu": "150"}));
+    let mut relabelled = gpu.clone();
+    relabelled["metadata"]["labels"]["team"] = json!("b");
+    assert_eq!(world.refusal(Some(&gpu), &relabelled), "admitted");
+}
+
+#[test]
+fn labels_are_demanded_of_whoever_takes_them_off() {
+    let mut world = world(&[]).with(ManagerGate::EnablePodEnhancedValidator);
+    let rules = r#"[{"name":"owner","requiredLabels":["team","cost"]}]"#;
+    let data = [("enable", "true"), ("rules", rules)].map(|(k, v)| (k.to_owned(), v.to_owned()));
+    world.demands = Demands::parse(&data.into()).unwrap();
+    let of = |labels: Value| pod(labels, None, json!({}));
+    let old = of(json!({"team": "a"}));
+    assert_eq!(world.refusal(Some(&old), &of(json!({"team": "b", "x": "y"}))), "admitted");
+    let refusal = world.refusal(Some(&old), &of(json!({"x": "y"})));
+    assert!(refusal.contains("lacks: team") && !refusal.contains("cost"), "{refusal}");
+}
+
+#[test]
+fn any_text_is_a_sub_priority() {
+    let odd = pod(json!({"koordinator.sh/priority": "abc"}), Some(9000), json!({}));
+    let admitted = world(&[]).validate(None, &odd).expect("the reference takes it");
+    assert!(admitted.warnings[0].contains("TP1216"), "{admitted:?}");
+}
+
 #[test]
 fn gates_add_rules() {
     let gpu = pod(json!({}), None, json!({"koordinator.sh/gpu": "150"}));
