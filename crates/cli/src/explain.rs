@@ -10,8 +10,9 @@ mod pod;
 mod why;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use api::config::{Config, NodeView, Options as Checks};
 use api::kind::{Device, NodeMetric, NodeResourceTopology};
 use api::protocol::name::{NAMESPACE, config_map};
@@ -30,6 +31,7 @@ use serde::Serialize;
 
 pub(crate) use self::decisions::Where;
 use crate::object::Cluster;
+use crate::saved::SavedObjects;
 use crate::{Outcome, output};
 
 /// Explain where a number comes from, or why a pod is where it is
@@ -63,6 +65,12 @@ pub(crate) struct NodeArguments {
     /// Namespace of the ConfigMap slo-controller-config
     #[arg(long, default_value = NAMESPACE)]
     config_namespace: String,
+    /// Take the objects from these files instead of the cluster, as `kubectl get -o yaml` saves them
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "agent")]
+    from: Vec<PathBuf>,
+    /// The moment to explain, with --from [default: that of the node's last report]
+    #[arg(long, value_name = "TIME", requires = "from")]
+    at: Option<Timestamp>,
     #[command(flatten)]
     place: Where,
     #[command(flatten)]
@@ -72,6 +80,7 @@ pub(crate) struct NodeArguments {
 const EXAMPLES: &str = "\
 Examples:
   tidepool explain node n1 batch
+  tidepool explain node n1 batch --from nodes.yaml pods.yaml nodemetrics.yaml config.yaml
   tidepool explain node n1 cpu -o json";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -131,13 +140,22 @@ struct Found {
 impl NodeArguments {
     async fn run(self) -> anyhow::Result<Outcome> {
         if let Some(resource) = self.what.held() {
+            if !self.from.is_empty() {
+                bail!("--from explains batch and mid; what an agent decides, it must be asked");
+            }
             let shown = self.place.node(&self.cluster, &self.name, resource).await?;
             print(self.output, &shown)?;
             return Ok(Outcome::Done);
         }
-        let session = self.cluster.connect().await?;
-        let found = Found::fetch(session.client(), &self.name, &self.config_namespace).await?;
-        let now = Timestamp::now();
+        let found = if self.from.is_empty() {
+            let session = self.cluster.connect().await?;
+            Found::fetch(session.client(), &self.name, &self.config_namespace).await?
+        } else {
+            let saved = SavedObjects::read(&self.from)?;
+            Found::saved(&saved, &self.name, &self.config_namespace)?
+        };
+        let report = found.measured().filter(|_| !self.from.is_empty());
+        let now = self.at.or(report).unwrap_or_else(Timestamp::now);
         let explanation = self.explain(&found, now)?;
         match self.output {
             Some(format) => output::print_as(format, &explanation)?,
@@ -215,6 +233,21 @@ impl Found {
             topology: Api::all(client.clone()).get_opt(name).await?,
             device: Api::all(client.clone()).get_opt(name).await?,
             config: configs.get_opt(config_map::SLO).await?,
+        })
+    }
+
+    /// The same from files.
+    fn saved(saved: &SavedObjects, name: &str, namespace: &str) -> anyhow::Result<Self> {
+        let on_node =
+            |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(name);
+        let node = saved.find("Node", "", name)?;
+        Ok(Self {
+            node: node.with_context(|| format!("the files hold no node {name}"))?,
+            pods: saved.all("Pod")?.into_iter().filter(on_node).collect(),
+            metric: saved.find("NodeMetric", "", name)?,
+            topology: saved.find("NodeResourceTopology", "", name)?,
+            device: saved.find("Device", "", name)?,
+            config: saved.config_map(namespace, config_map::SLO)?,
         })
     }
 
@@ -308,6 +341,55 @@ mod tests {
             device: None,
             config: Some(object(json!({"data": {"colocation-config":
                 r#"{"enable":true,"memoryCalculatePolicy":"request","midUnallocatedPercent":10}"#}}))),
+        }
+    }
+
+    /// Adds up what is printed, with a pencil: CPUs to the last digit, GiB within their rounding.
+    fn assert_adds_up(text: &str) {
+        let mut sums = 0;
+        let (mut total, mut terms) = (0.0, 0.0);
+        for line in text.lines() {
+            let sign = line.chars().nth(1).unwrap_or('n');
+            let amount = line.get(2..).and_then(|rest| rest.split_whitespace().next());
+            let Some(amount) = amount.and_then(|word| word.parse::<f64>().ok()) else {
+                (total, terms) = (0.0, 0.0);
+                continue;
+            };
+            terms += 1.0;
+            match sign {
+                ' ' | '+' => total += amount,
+                '-' => total -= amount,
+                '>' => total = amount,
+                '=' => {
+                    let off = (total - amount).abs();
+                    let most = if line.contains("GiB") { 0.005 * terms + 1e-9 } else { 1e-9 };
+                    assert!(off <= most, "{off} in {line:?} of\n{text}");
+                    sums += 1;
+                }
+                other => panic!("{other:?} in {line:?}"),
+            }
+        }
+        assert!(sums >= 2, "{text}");
+    }
+
+    #[test]
+    fn what_is_printed_adds_up() {
+        let policies = ["usage", "request", "maxUsageRequest"];
+        for (number, policy) in policies.into_iter().cycle().take(60).enumerate() {
+            let number = i64::try_from(number).unwrap();
+            let mut found = found("2026-01-01T00:09:00Z");
+            let text = json!({"enable": true, "memoryCalculatePolicy": policy,
+                "cpuCalculatePolicy": policy, "midUnallocatedPercent": number,
+                "cpuReclaimThresholdPercent": number * 3, "memoryReclaimThresholdPercent": 37 + number,
+                "batchCPUThresholdPercent": if number % 2 == 0 { None } else { Some(number) },
+                "midReclaimMode": if number % 3 == 0 { "static" } else { "dynamic" },
+                "midStaticCPUReservedPercent": number});
+            let data = [("colocation-config".to_owned(), text.to_string())];
+            found.config.as_mut().unwrap().data = Some(data.into());
+            for what in ["batch", "mid"] {
+                let explanation = typed(what).explain(&found, now()).unwrap();
+                assert_adds_up(&lines::text(&explanation, now()));
+            }
         }
     }
 

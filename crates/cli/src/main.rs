@@ -1,5 +1,6 @@
 //! The `tidepool` program: what was typed, what is meant, what to print.
 
+mod admit;
 mod agent;
 mod config;
 mod demo;
@@ -14,6 +15,7 @@ mod manager;
 mod object;
 mod output;
 mod reference;
+mod saved;
 mod scheduler;
 mod state;
 mod switch;
@@ -60,6 +62,7 @@ enum Command {
     Apply(object::apply::Arguments),
     Delete(object::delete::Arguments),
     Doctor(doctor::Arguments),
+    Admit(Box<admit::Arguments>),
     /// Explain where a number comes from, or why a pod is where it is
     #[command(subcommand)]
     Explain(explain::Command),
@@ -124,6 +127,7 @@ fn main() -> ExitCode {
         Command::Apply(arguments) => object::run(arguments.run()),
         Command::Delete(arguments) => object::run(arguments.run()),
         Command::Doctor(arguments) => arguments.run(),
+        Command::Admit(arguments) => arguments.run(),
         Command::Explain(command) => object::run(command.run()),
         Command::Config(command) => command.run(),
         Command::Install(command) => command.run(),

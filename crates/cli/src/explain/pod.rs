@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use api::kind::NodeMetric;
 use api::scheduler::{Configuration, Profile, load};
 use clap::Args;
 use control::scheduler::Options;
@@ -28,6 +29,7 @@ use serde_json::{Value, json};
 use super::decisions::{self, Where};
 use crate::input::Text;
 use crate::object::Cluster;
+use crate::saved::SavedObjects;
 use crate::{Outcome, output};
 
 /// Explain why a pod waits, or why it is where it is
@@ -46,6 +48,12 @@ pub(crate) struct Arguments {
     /// Ask the scheduler that listens there, as `127.0.0.1:10251`
     #[arg(long, value_name = "ADDRESS")]
     scheduler: Option<String>,
+    /// Take the objects from these files instead of the cluster, as `kubectl get -o yaml` saves them
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["scheduler", "agent"])]
+    from: Vec<PathBuf>,
+    /// The moment to explain, with --from [default: that of the newest report]
+    #[arg(long, value_name = "TIME", requires = "from")]
+    at: Option<Timestamp>,
     #[command(flatten)]
     place: Where,
     #[command(flatten)]
@@ -55,6 +63,7 @@ pub(crate) struct Arguments {
 const EXAMPLES: &str = "\
 Examples:
   tidepool explain pod default/web
+  tidepool explain pod default/web --from nodes.yaml pods.yaml
   tidepool explain pod default/web -o json";
 
 fn place(text: &str) -> Result<(String, String), String> {
@@ -69,11 +78,24 @@ fn place(text: &str) -> Result<(String, String), String> {
 
 impl Arguments {
     pub(crate) async fn run(self) -> anyhow::Result<Outcome> {
+        let (namespace, name) = &self.pod;
+        if !self.from.is_empty() {
+            let saved = SavedObjects::read(&self.from)?;
+            let now = self.at.or_else(|| newest_report(&saved)).unwrap_or_else(Timestamp::now);
+            let explanation = self.think(&Source::Files(&saved), now).await?;
+            match self.output {
+                Some(format) => output::print_as(format, &explanation)?,
+                None => output::print(&text(&explanation))?,
+            }
+            return Ok(Outcome::Done);
+        }
         let mut explanation = match &self.scheduler {
             Some(address) => ask(address, &self.pod).await?,
-            None => self.think().await?,
+            None => {
+                let session = self.cluster.connect().await?;
+                self.think(&Source::Cluster(session.client()), Timestamp::now()).await?
+            }
         };
-        let (namespace, name) = &self.pod;
         let held = self.place.pod(&self.cluster, namespace, name).await;
         match self.output {
             Some(format) => {
@@ -92,19 +114,16 @@ impl Arguments {
     }
 
     /// Tells an engine everything and asks it.
-    async fn think(&self) -> anyhow::Result<Value> {
+    async fn think(&self, source: &Source<'_>, now: Timestamp) -> anyhow::Result<Value> {
         let profiles = self.profiles()?;
-        let session = self.cluster.connect().await?;
-        let client = session.client();
         let (namespace, name) = &self.pod;
-        let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
-        let pod = pods.get_opt(name).await?;
+        let pod = source.pod(namespace, name).await?;
         let pod = pod.with_context(|| format!("there is no pod {namespace}/{name}"))?;
         check_ours(&pod, &profiles)?;
         let mut engine =
             Scheduler::new(profiles.iter().map(translate).collect(), EngineOptions::default())?;
-        let now = Time(i64::try_from(Timestamp::now().as_nanosecond()).unwrap_or(i64::MAX));
-        tell_all(client, &mut engine, now).await?;
+        let now = Time(i64::try_from(now.as_nanosecond()).unwrap_or(i64::MAX));
+        tell_all(source, &mut engine, now).await?;
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
         if let Some(node) = node.filter(|node| !node.is_empty()) {
             return again(&mut engine, pod, &node, now);
@@ -162,8 +181,50 @@ fn again(engine: &mut Scheduler, mut pod: Pod, node: &str, now: Time) -> anyhow:
         "state": {"Placed": {"node": node, "today": serde_json::to_value(today)?}}}))
 }
 
-async fn tell_all(client: &Client, engine: &mut Scheduler, now: Time) -> anyhow::Result<()> {
-    let mut teller = Teller { client, engine, now };
+/// Where objects come from.
+enum Source<'s> {
+    Cluster(&'s Client),
+    Files(&'s SavedObjects),
+}
+
+impl Source<'_> {
+    async fn pod(&self, namespace: &str, name: &str) -> anyhow::Result<Option<Pod>> {
+        match self {
+            Self::Cluster(client) => {
+                let pods: Api<Pod> = Api::namespaced((*client).clone(), namespace);
+                Ok(pods.get_opt(name).await?)
+            }
+            Self::Files(saved) => saved.find("Pod", namespace, name),
+        }
+    }
+
+    /// Everything of one kind; a kind that is not served has no objects.
+    async fn list<K>(&self) -> anyhow::Result<Vec<K>>
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+    {
+        let client = match self {
+            Self::Cluster(client) => *client,
+            Self::Files(saved) => return saved.all(&K::kind(&())),
+        };
+        let api: Api<K> = Api::all(client.clone());
+        match api.list(&ListParams::default()).await {
+            Ok(list) => Ok(list.items),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
+            Err(error) => Err(error).with_context(|| format!("cannot list {}", K::kind(&()))),
+        }
+    }
+}
+
+/// When the newest of the saved NodeMetrics was reported: the moment that the files are about.
+fn newest_report(saved: &SavedObjects) -> Option<Timestamp> {
+    let metrics: Vec<NodeMetric> = saved.all("NodeMetric").ok()?;
+    let times = metrics.iter().filter_map(|metric| metric.status.as_ref()?.update_time.as_ref());
+    times.map(|time| time.0).max()
+}
+
+async fn tell_all(source: &Source<'_>, engine: &mut Scheduler, now: Time) -> anyhow::Result<()> {
+    let mut teller = Teller { source, engine, now };
     teller.tell(Change::Namespace).await?;
     teller.tell(Change::Node).await?;
     teller.tell(Change::Pdb).await?;
@@ -184,26 +245,18 @@ async fn tell_all(client: &Client, engine: &mut Scheduler, now: Time) -> anyhow:
 }
 
 struct Teller<'a> {
-    client: &'a Client,
+    source: &'a Source<'a>,
     engine: &'a mut Scheduler,
     now: Time,
 }
 
 impl Teller<'_> {
-    /// Everything of one kind; a kind that is not served has no objects.
+    /// Everything of one kind.
     async fn tell<K>(&mut self, change: fn(Update<K>) -> Change) -> anyhow::Result<()>
     where
         K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
     {
-        let api: Api<K> = Api::all(self.client.clone());
-        let list = match api.list(&ListParams::default()).await {
-            Ok(list) => list.items,
-            Err(kube::Error::Api(status)) if status.code == 404 => Vec::new(),
-            Err(error) => {
-                return Err(error).with_context(|| format!("cannot list {}", K::kind(&())));
-            }
-        };
-        for object in list {
+        for object in self.source.list::<K>().await? {
             self.engine.apply(change(Update::Upsert(Arc::new(object))), self.now);
         }
         Ok(())
