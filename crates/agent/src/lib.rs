@@ -26,7 +26,7 @@ pub mod topology;
 pub mod waits;
 mod worker;
 
-use reconcile::file as durable;
+use host::durable;
 
 pub use config::Config;
 pub use run::{RunError, run};

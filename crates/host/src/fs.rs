@@ -36,6 +36,12 @@ pub trait HostFs: Debug + Send + Sync {
     /// Removes one directory; the kernel's files in it do not count as content.
     fn remove_dir(&self, dir: &Path) -> io::Result<()>;
 
+    /// Replaces a file that is no kernel file, whole or not at all; its directories are made.
+    fn replace_file(&self, path: &Path, text: &str) -> io::Result<()>;
+
+    /// Removes a file that is no kernel file.
+    fn remove_file(&self, path: &Path) -> io::Result<()>;
+
     fn exists(&self, path: &Path) -> bool;
 
     /// Where the path is for system calls of our own (inotify, perf); `None` on a fake.

@@ -13,6 +13,8 @@
 //! | [`block`] | disks, partitions, volumes and mounts |
 //! | [`probe`] | what this kernel offers, what its lacks cost, and how to mend them |
 //! | [`cookies`] | who may share a core: core scheduling |
+//! | [`qdisc`] | how packets of a device queue: the program `tc` |
+//! | [`durable`] | small files of our own |
 //! | [`wake`] | a program that measures how late threads wake up |
 //! | [`record`] | a real machine as one text file for [`FakeFs`](fs::FakeFs) |
 //!
@@ -23,12 +25,14 @@ pub mod block;
 pub mod cgroup;
 pub mod cold;
 pub mod cookies;
+pub mod durable;
 mod error;
 pub mod fs;
 pub mod perf;
 pub mod probe;
 pub mod proc;
 pub mod psi;
+pub mod qdisc;
 mod reading;
 pub mod record;
 pub mod resctrl;

@@ -3,7 +3,19 @@
 //! The kernel takes the cache as a mask of ways, which must be contiguous, and bandwidth as a percentage
 //! (Intel) or in eighths of a GB/s (AMD). Configuration has percentages for both.
 
+use std::collections::BTreeSet;
+
+use groups::CgroupPath;
 use units::Percent;
+
+/// What a group of resctrl divides, and the threads of which control groups are in it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CacheAllocation {
+    /// Lines of `schemata` as the kernel prints them; resources without a line stay as they are.
+    pub schemata: String,
+    /// Groups of pods; the groups below them are meant as well.
+    pub members: BTreeSet<CgroupPath>,
+}
 
 /// A range of ways as a mask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Who has the last word on a kernel file?
+//! Who has the last word on a target?
 //!
 //! Several strategies want to move the same file. None of them writes; each posts a *claim*, and the
 //! arbiter writes what the claims come to. They are laid over the value that was found on the machine,
@@ -13,8 +13,13 @@
 //! is how everything can be switched off.
 
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 
+use groups::CgroupPath;
 use units::CpuSet;
+
+use crate::cache::CacheAllocation;
+use crate::network::Plan;
 
 /// How strong a claim is. More than one owner may use a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,15 +40,55 @@ impl Rank {
     pub const GROWTH: Self = Self(20);
 }
 
-/// What a file can hold.
+/// What a target can hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
     /// A number, or none for no limit: quotas, weights, sizes.
     Number(Option<i64>),
     /// None at all is no limit: such a group has those of its parent.
     Cpus(CpuSet),
-    /// Anything else. It can be set, but not bounded.
+    /// Anything else. Like all kinds below, text can be set, but not bounded.
     Text(String),
+    /// The whole of a file that is no kernel file; `None` is no such file.
+    Content(Option<String>),
+    /// What a group of resctrl divides and who is in it; `None` is no such group.
+    Cache(Option<CacheAllocation>),
+    /// Control groups whose processes share one core-scheduling cookie.
+    Members(BTreeSet<CgroupPath>),
+    /// The classes of a device's root queueing discipline; `None` is the kernel's own.
+    Qdisc(Option<Plan>),
+}
+
+impl Value {
+    fn kind(&self) -> u8 {
+        match self {
+            Self::Number(_) => 0,
+            Self::Cpus(_) => 1,
+            Self::Text(_) => 2,
+            Self::Content(_) => 3,
+            Self::Cache(_) => 4,
+            Self::Members(_) => 5,
+            Self::Qdisc(_) => 6,
+        }
+    }
+
+    /// A total order in which no limit is more than any limit, and more CPUs are more than fewer.
+    fn order(&self, other: &Self) -> Ordering {
+        match (self, other) {
+            (Self::Number(one), Self::Number(other)) => {
+                one.unwrap_or(i64::MAX).cmp(&other.unwrap_or(i64::MAX))
+            }
+            (Self::Cpus(one), Self::Cpus(other)) => {
+                one.len().cmp(&other.len()).then_with(|| one.iter().cmp(other.iter()))
+            }
+            (Self::Text(one), Self::Text(other)) => one.cmp(other),
+            (Self::Content(one), Self::Content(other)) => one.cmp(other),
+            (Self::Cache(one), Self::Cache(other)) => one.cmp(other),
+            (Self::Members(one), Self::Members(other)) => one.cmp(other),
+            (Self::Qdisc(one), Self::Qdisc(other)) => one.cmp(other),
+            _ => self.kind().cmp(&other.kind()),
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,7 +109,7 @@ impl Bound {
     }
 }
 
-/// One owner's word on one file.
+/// One owner's word on one target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
     pub owner: &'static str,
@@ -100,26 +145,13 @@ fn compare(a: &Claim, b: &Claim) -> Ordering {
     let ((kind_a, value_a), (kind_b, value_b)) = (a.bound.parts(), b.bound.parts());
     (a.rank, kind_a)
         .cmp(&(b.rank, kind_b))
-        .then_with(|| order(value_b).cmp(&order(value_a)))
+        .then_with(|| value_b.order(value_a))
         .then_with(|| a.owner.cmp(b.owner))
-}
-
-/// A total order in which no limit is more than any limit, and more CPUs are more than fewer.
-fn order(value: &Value) -> (i64, Vec<u16>, &str) {
-    match value {
-        Value::Number(number) => (number.unwrap_or(i64::MAX), Vec::new(), ""),
-        Value::Cpus(cpus) => {
-            (i64::try_from(cpus.len()).unwrap_or(i64::MAX), cpus.iter().collect(), "")
-        }
-        Value::Text(text) => (0, Vec::new(), text),
-    }
 }
 
 fn apply(value: &Value, bound: &Bound) -> Option<Value> {
     match (value, bound) {
-        (Value::Number(_), Bound::Set(new @ Value::Number(_)))
-        | (Value::Cpus(_), Bound::Set(new @ Value::Cpus(_)))
-        | (Value::Text(_), Bound::Set(new @ Value::Text(_))) => Some(new.clone()),
+        (value, Bound::Set(new)) if value.kind() == new.kind() => Some(new.clone()),
         (Value::Number(value), Bound::Min(Value::Number(least))) => {
             let (value, least) = ((*value)?, *least);
             Some(Value::Number(least.map(|least| value.max(least))))
@@ -258,7 +290,17 @@ mod tests {
     }
 
     fn some_value() -> impl Strategy<Value = Value> {
-        prop_oneof![proptest::option::of(0..6i64).prop_map(Value::Number), some_cpus()]
+        let member = (0..3u8).prop_map(|pod| CgroupPath::new(&format!("pod{pod}")));
+        prop_oneof![
+            proptest::option::of(0..6i64).prop_map(Value::Number),
+            some_cpus(),
+            "[ab]{0,2}".prop_map(Value::Text),
+            proptest::collection::btree_set(member, 0..3).prop_map(Value::Members),
+            proptest::option::of("[ab]{1,2}").prop_map(|schemata| {
+                let members = BTreeSet::new();
+                Value::Cache(schemata.map(|schemata| CacheAllocation { schemata, members }))
+            }),
+        ]
     }
 
     fn some_claim() -> impl Strategy<Value = Claim> {

@@ -17,6 +17,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::identity::Owner;
 
+/// Switches of vendor kernels, absent on mainline: group identities, and cookies as a whole.
+pub const IDENTITIES: &str = "/proc/sys/kernel/sched_group_identity_enabled";
+pub const CORES: &str = "/proc/sys/kernel/sched_core";
+pub const VENDOR_SWITCHES: [&str; 2] = [IDENTITIES, CORES];
+
 /// What is added to the groups of classes that expel others from their cores.
 const EXPELLER: &str = "-expeller";
 

@@ -130,7 +130,7 @@ pub struct Pod {
 }
 
 /// A class of `htb` below `1:`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HtbClass {
     pub minor: u16,
     pub parent: Option<u16>,
@@ -140,7 +140,7 @@ pub struct HtbClass {
 }
 
 /// Everything `htb` is told.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Plan {
     /// Parents first.
     pub classes: Vec<HtbClass>,
@@ -148,8 +148,44 @@ pub struct Plan {
     pub flows: Vec<(Ipv4Addr, u16)>,
 }
 
+impl Plan {
+    /// The plan in tc's words, one command a line. Packets of a pod are told by the address they come from.
+    pub fn commands(&self, device: &str) -> String {
+        let mut text =
+            format!("qdisc add dev {device} root handle {HANDLE} htb default {DEFAULT_MINOR:x}\n");
+        for class in &self.classes {
+            let parent =
+                class.parent.map_or(HANDLE.to_owned(), |parent| format!("{HANDLE}{parent:x}"));
+            let priority = class.priority.map(|prio| format!(" prio {prio}")).unwrap_or_default();
+            let (minor, rate, ceil) = (class.minor, class.rate.0, class.ceil.0);
+            text += &format!(
+                "class add dev {device} parent {parent} classid {HANDLE}{minor:x} \
+                 htb{priority} rate {rate}bit ceil {ceil}bit\n"
+            );
+        }
+        for (address, minor) in &self.flows {
+            text += &format!(
+                "filter add dev {device} parent {HANDLE} protocol ip prio {PREFERENCE} \
+                 u32 match ip src {address}/32 flowid {HANDLE}{minor:x}\n"
+            );
+        }
+        text
+    }
+}
+
+/// Whether a root queueing discipline, in tc's words, is one that a plan makes.
+pub fn is_planned(root: &str) -> bool {
+    root.strip_prefix("htb ").and_then(|rest| rest.split(' ').next()) == Some(HANDLE)
+}
+
+/// The handle of the root.
+const HANDLE: &str = "1:";
+
+/// Where filters of a plan are, among those of others.
+const PREFERENCE: u16 = 10;
+
 /// The class of packets that nobody claims.
-pub const DEFAULT_MINOR: u16 = 2;
+const DEFAULT_MINOR: u16 = 2;
 
 const ALL: u16 = 1;
 const FIRST_POD: u16 = 0x10;
@@ -280,6 +316,30 @@ mod tests {
         assert_eq!(shown, want, "10M is ten megabits, not an eighth of them");
         let address = |last| Ipv4Addr::new(10, 0, 0, last);
         assert_eq!(plan.flows, [(address(1), 4), (address(2), 0x10), (address(3), 2)]);
+    }
+
+    #[test]
+    fn a_plan_is_one_batch_of_commands() {
+        let total = GBIT;
+        let class = |percent| {
+            let band = band(Some(Share::Percent(percent)), None, total);
+            Class { sent: band, received: band }
+        };
+        let shape = Shape { total, online: class(60), behind: class(10) };
+        let pods = [pod("a", 1, Tier::Online, None), pod("b", 2, Tier::Behind, Some(10_000_000))];
+        let want = "\
+qdisc add dev eth0 root handle 1: htb default 2
+class add dev eth0 parent 1: classid 1:1 htb rate 1000000000bit ceil 1000000000bit
+class add dev eth0 parent 1:1 classid 1:2 htb prio 1 rate 300000000bit ceil 1000000000bit
+class add dev eth0 parent 1:1 classid 1:3 htb prio 2 rate 600000000bit ceil 1000000000bit
+class add dev eth0 parent 1:1 classid 1:4 htb prio 3 rate 100000000bit ceil 1000000000bit
+class add dev eth0 parent 1:1 classid 1:10 htb prio 3 rate 10000000bit ceil 10000000bit
+filter add dev eth0 parent 1: protocol ip prio 10 u32 match ip src 10.0.0.1/32 flowid 1:3
+filter add dev eth0 parent 1: protocol ip prio 10 u32 match ip src 10.0.0.2/32 flowid 1:10
+";
+        assert_eq!(plan(&shape, &pods).unwrap().commands("eth0"), want);
+        assert!(is_planned("htb 1: root refcnt 2 r2q 10") && !is_planned("htb 11: root"));
+        assert!(!is_planned("fq 1: root"));
     }
 
     #[test]

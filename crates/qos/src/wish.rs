@@ -10,13 +10,23 @@ use groups::{CgroupPath, Knob};
 
 use crate::claim::{Bound, Rank, Value};
 
-/// One thing of the machine that can be changed and restored.
+/// One thing of the machine that can be changed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Target {
     /// One setting of one control group.
     Knob { group: CgroupPath, knob: Knob },
     /// A file below `/proc` or `/sys`: a sysctl, a switch of the scheduler, a score of a process.
     File(KernelFile),
+    /// A group of resctrl, by the name of its directory.
+    CacheGroup(String),
+    /// The core-scheduling cookie of a group of pods, by the group's name.
+    CoreCookie(String),
+    /// The root queueing discipline of a network device.
+    Qdisc(String),
+    /// A file that terway's daemon reads, by its path; it may be absent.
+    TerwayFile(String),
+    /// `memory.reclaim` of a control group: each wish is carried out once and leaves nothing to restore.
+    Reclaim(CgroupPath),
 }
 
 /// A kernel file that belongs to no control group, or one word of it.
@@ -40,6 +50,21 @@ pub struct Wish {
 impl Target {
     pub fn knob(group: CgroupPath, knob: Knob) -> Self {
         Self::Knob { group, knob }
+    }
+
+    /// Whether a wish is carried out once, is folded with no other and has no original value.
+    pub fn is_one_shot(&self) -> bool {
+        matches!(self, Self::Reclaim(_))
+    }
+
+    /// Whether writing takes a process, many system calls or a wait for the disk.
+    pub fn is_slow(&self) -> bool {
+        !matches!(self, Self::Knob { .. } | Self::File(_))
+    }
+
+    /// Whether the changed value is still there after a reboot.
+    pub fn outlives_boot(&self) -> bool {
+        matches!(self, Self::TerwayFile(_))
     }
 }
 
@@ -67,6 +92,11 @@ impl fmt::Display for Target {
             Self::Knob { group, knob } => write!(f, "{group}:{}", knob.name()),
             Self::File(KernelFile { path, word: None }) => f.write_str(path),
             Self::File(KernelFile { path, word: Some(word) }) => write!(f, "{path}:{word}"),
+            Self::CacheGroup(group) => write!(f, "resctrl:{group}"),
+            Self::CoreCookie(group) => write!(f, "core-cookie:{group}"),
+            Self::Qdisc(device) => write!(f, "qdisc:{device}"),
+            Self::TerwayFile(path) => f.write_str(path),
+            Self::Reclaim(group) => write!(f, "{group}:{}", Knob::MemoryReclaim.name()),
         }
     }
 }

@@ -13,6 +13,8 @@
 use units::CpuSet;
 
 use crate::claim::Value;
+use crate::cookies::VENDOR_SWITCHES;
+use crate::wish::Target;
 
 /// How a setting of a parent binds those of its children.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,6 +66,14 @@ pub fn in_order<Id: Ord + Clone>(changes: &[Change<Id>]) -> Vec<Write<Id>> {
     growing.chain(others).chain(shrinking).collect()
 }
 
+/// Whether a target is restored only after one that is still changed. Group identities beside core-scheduling
+/// cookies lock up vendor kernels, so their switches wait until no cookie is left.
+pub fn is_restored_after(target: &Target, changed: &Target) -> bool {
+    let is_switch = |path: &str| VENDOR_SWITCHES.contains(&path);
+    matches!(target, Target::File(file) if is_switch(&file.path))
+        && matches!(changed, Target::CoreCookie(_))
+}
+
 /// What is written on the way down; `None` when nothing becomes looser.
 fn loosened(from: &Value, to: &Value) -> Option<Value> {
     match (from, to) {
@@ -102,7 +112,7 @@ mod tests {
             Value::Number(Some(number)) => number.to_string(),
             Value::Number(None) => "max".to_owned(),
             Value::Cpus(cpus) => cpus.to_string(),
-            Value::Text(text) => text.clone(),
+            other => format!("{other:?}"),
         };
         writes.iter().map(|write| format!("{}={}", write.id, show(&write.value))).collect()
     }

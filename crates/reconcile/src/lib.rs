@@ -28,7 +28,6 @@ pub mod clock;
 pub mod drive;
 pub mod elect;
 pub mod error;
-pub mod file;
 pub mod key;
 pub mod listen;
 pub mod merge;
@@ -37,3 +36,5 @@ pub mod queue;
 pub mod record;
 pub mod watch;
 pub mod write;
+
+pub use host::durable as file;

@@ -55,7 +55,7 @@ pub(crate) const TABLE: &[Row] = &[
     row("desched", These(&["api", "sched"]), Engine, 7_000),
     row("runtime", These(&["api"]), Shell, 6_000),
     // The shell kit: what a process around an API server needs besides its decisions.
-    row("reconcile", These(&["api"]), Shell, 4_000),
+    row("reconcile", These(&["api", "host"]), Shell, 4_000),
     // Clients of the API server must not reach into it: it is there for their tests alone.
     // Sees and acts: a shell for each of the twenty strategies and hooks of the reference.
     row(

@@ -505,7 +505,7 @@ impl Known {
 fn knob(wish: &Wish) -> Option<KnobRef> {
     match &wish.target {
         Target::Knob { group, knob } => Some(KnobRef::new(group.clone(), *knob)),
-        Target::File(_) => None,
+        _ => None,
     }
 }
 

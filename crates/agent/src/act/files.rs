@@ -202,7 +202,7 @@ impl Files {
 fn file(wish: &Wish) -> Option<KernelFile> {
     match &wish.target {
         Target::File(file) => Some(file.clone()),
-        Target::Knob { .. } => None,
+        _ => None,
     }
 }
 

@@ -20,7 +20,7 @@ use api::qos::{KubeQos, QosClass};
 use api::strategy::{NetworkQos, ResourceQos, ResourceQosStrategy};
 use api::why::{NODE, Resource, Sum, Why};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use qos::network::{BitRate, Class, Pod, Shape, Share, Tier, band, plan};
+use qos::network::{BitRate, Class, Pod, Shape, Share, Tier, band, is_planned, plan};
 use qos::node::Pod as NodePod;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
@@ -188,7 +188,7 @@ impl Network {
         let is_ours = self.kept.iter().any(is_known);
         match queue {
             // Of an earlier life, or of an earlier plan: made anew, so that nothing stale stays.
-            Some(queue) if is_ours && tc::is_ours(&queue) => self.places.tc.remove(device)?,
+            Some(queue) if is_ours && is_planned(&queue) => self.places.tc.remove(device)?,
             Some(queue) => return Err(NetworkError::Taken { device: device.to_owned(), queue }),
             None if !is_ours => {
                 let path = self.path.clone();
@@ -238,7 +238,7 @@ impl Network {
         self.settle(|kept, places| match kept {
             Kept::File { .. } => false,
             Kept::Queue { device } => match places.tc.queue(device) {
-                Ok(Some(queue)) if tc::is_ours(&queue) => places.tc.remove(device).is_ok(),
+                Ok(Some(queue)) if is_planned(&queue) => places.tc.remove(device).is_ok(),
                 // The device is as it was, or somebody else's, or gone.
                 Ok(_) => true,
                 Err(_) => !places.tc.has_device(device),

@@ -496,7 +496,7 @@ impl Rounds {
         };
         let subject = match change.target {
             Target::Knob { .. } => Subject::Group,
-            Target::File(_) => Subject::Node,
+            _ => Subject::Node,
         };
         self.audit.record(Record {
             subject,

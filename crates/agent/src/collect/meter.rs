@@ -80,6 +80,17 @@ impl<F: HostFs> HostFs for MeteredFs<F> {
         self.inner.remove_dir(dir)
     }
 
+    fn replace_file(&self, path: &Path, text: &str) -> io::Result<()> {
+        // Open, write, sync, close, rename; open, sync, close the directory.
+        self.meter.add(8);
+        self.inner.replace_file(path, text)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.meter.add(1);
+        self.inner.remove_file(path)
+    }
+
     fn exists(&self, path: &Path) -> bool {
         self.meter.add(1);
         self.inner.exists(path)

@@ -174,6 +174,19 @@ impl HostFs for FakeFs {
         Ok(group::remove(&mut tree, &dir)?)
     }
 
+    fn replace_file(&self, path: &Path, text: &str) -> io::Result<()> {
+        self.lock().fails(&key(path))?;
+        self.set(path, text);
+        Ok(())
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        let path = key(path);
+        let mut tree = self.lock();
+        tree.fails(&path)?;
+        tree.files.remove(&path).map(drop).ok_or_else(|| Errno::NOENT.into())
+    }
+
     fn exists(&self, path: &Path) -> bool {
         let path = key(path);
         let tree = self.lock();

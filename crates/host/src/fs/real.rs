@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use super::{Entry, HostFs, Source};
+use crate::durable;
 
 /// Where the host's file systems are for this process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -110,6 +111,14 @@ impl HostFs for RealFs {
 
     fn remove_dir(&self, dir: &Path) -> io::Result<()> {
         fs::remove_dir(self.mounts.resolve(dir))
+    }
+
+    fn replace_file(&self, path: &Path, text: &str) -> io::Result<()> {
+        durable::replace(&self.mounts.resolve(path), text.as_bytes())
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(self.mounts.resolve(path))
     }
 
     fn exists(&self, path: &Path) -> bool {

@@ -52,6 +52,14 @@ impl HostFs for Kernel {
         self.fake.remove_dir(dir)
     }
 
+    fn replace_file(&self, path: &Path, text: &str) -> io::Result<()> {
+        self.fake.replace_file(path, text)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.fake.remove_file(path)
+    }
+
     fn exists(&self, path: &Path) -> bool {
         self.fake.exists(path)
     }

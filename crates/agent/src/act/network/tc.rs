@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use host::fs::HostFs;
-use qos::network::{DEFAULT_MINOR, Plan};
+use qos::network::Plan;
 
 use super::NetworkError;
 
@@ -25,9 +25,6 @@ impl Default for Tc {
         Self { program: "tc".to_owned(), before: Vec::new() }
     }
 }
-
-/// Where filters of ours are, among those of others.
-const PREFERENCE: u16 = 10;
 
 impl Tc {
     /// The queue that somebody chose for a device, in tc's words; `None` for the kernel's own.
@@ -49,7 +46,7 @@ impl Tc {
     }
 
     pub(super) fn apply(&self, device: &str, plan: &Plan) -> Result<(), NetworkError> {
-        self.run(&["-batch", "-"], &batch(device, plan)).map(drop)
+        self.run(&["-batch", "-"], &plan.commands(device)).map(drop)
     }
 
     fn run(&self, arguments: &[&str], input: &str) -> Result<String, NetworkError> {
@@ -78,32 +75,6 @@ impl Tc {
         }
         child.wait_with_output()
     }
-}
-
-/// Whether a queue is one that we made.
-pub(super) fn is_ours(queue: &str) -> bool {
-    queue.starts_with("htb 1: ")
-}
-
-/// The plan in tc's words, one command a line.
-fn batch(device: &str, plan: &Plan) -> String {
-    let mut text = format!("qdisc add dev {device} root handle 1: htb default {DEFAULT_MINOR:x}\n");
-    for class in &plan.classes {
-        let parent = class.parent.map_or("1:".to_owned(), |parent| format!("1:{parent:x}"));
-        let priority = class.priority.map(|prio| format!(" prio {prio}")).unwrap_or_default();
-        let (minor, rate, ceil) = (class.minor, class.rate.0, class.ceil.0);
-        text += &format!(
-            "class add dev {device} parent {parent} classid 1:{minor:x} \
-             htb{priority} rate {rate}bit ceil {ceil}bit\n"
-        );
-    }
-    for (address, minor) in &plan.flows {
-        text += &format!(
-            "filter add dev {device} parent 1: protocol ip prio {PREFERENCE} \
-             u32 match ip src {address}/32 flowid 1:{minor:x}\n"
-        );
-    }
-    text
 }
 
 /// The device of the default route.
@@ -142,21 +113,6 @@ mod tests {
         let pods =
             [pod("a", 1, Tier::Online, None), pod("b", 2, Tier::Behind, Some(BitRate(10_000_000)))];
         plan(&shape, &pods).unwrap()
-    }
-
-    #[test]
-    fn a_plan_is_one_batch() {
-        let want = "\
-qdisc add dev eth0 root handle 1: htb default 2
-class add dev eth0 parent 1: classid 1:1 htb rate 1000000000bit ceil 1000000000bit
-class add dev eth0 parent 1:1 classid 1:2 htb prio 1 rate 300000000bit ceil 1000000000bit
-class add dev eth0 parent 1:1 classid 1:3 htb prio 2 rate 600000000bit ceil 1000000000bit
-class add dev eth0 parent 1:1 classid 1:4 htb prio 3 rate 100000000bit ceil 1000000000bit
-class add dev eth0 parent 1:1 classid 1:10 htb prio 3 rate 10000000bit ceil 10000000bit
-filter add dev eth0 parent 1: protocol ip prio 10 u32 match ip src 10.0.0.1/32 flowid 1:3
-filter add dev eth0 parent 1: protocol ip prio 10 u32 match ip src 10.0.0.2/32 flowid 1:10
-";
-        assert_eq!(batch("eth0", &example()), want);
     }
 
     #[test]
@@ -210,7 +166,7 @@ filter add dev eth0 parent 1: protocol ip prio 10 u32 match ip src 10.0.0.2/32 f
         assert_eq!(tc.queue("v0").unwrap(), None, "the kernel's own");
         tc.apply("v0", &example()).unwrap();
         let queue = tc.queue("v0").unwrap().unwrap();
-        assert!(is_ours(&queue), "{queue}");
+        assert!(qos::network::is_planned(&queue), "{queue}");
         let classes = tc.run(&["class", "show", "dev", "v0"], "").unwrap();
         for line in ["1:3 parent 1:1", "prio 2 rate 600Mbit ceil 1Gbit", "1:10 parent 1:1"] {
             assert!(classes.contains(line), "{line} in {classes}");
@@ -220,7 +176,7 @@ filter add dev eth0 parent 1: protocol ip prio 10 u32 match ip src 10.0.0.2/32 f
         assert_eq!(tc.queue("v0").unwrap(), None);
         tc.run(&["qdisc", "add", "dev", "v0", "root", "handle", "7:", "pfifo"], "").unwrap();
         let theirs = tc.queue("v0").unwrap().unwrap();
-        assert!(!is_ours(&theirs), "{theirs}");
+        assert!(!qos::network::is_planned(&theirs), "{theirs}");
         assert!(!tc.has_device("v9"));
     }
 }

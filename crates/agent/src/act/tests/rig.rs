@@ -103,6 +103,16 @@ impl HostFs for Moody {
         self.fake.remove_dir(dir)
     }
 
+    fn replace_file(&self, path: &Path, text: &str) -> io::Result<()> {
+        self.mood()?;
+        self.fake.replace_file(path, text)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.mood()?;
+        self.fake.remove_file(path)
+    }
+
     fn exists(&self, path: &Path) -> bool {
         self.fake.exists(path)
     }
