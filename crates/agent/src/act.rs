@@ -1,39 +1,36 @@
 //! How do decisions reach the kernel, and how are they taken back?
 //!
 //! ```text
-//! strategies, hooks ──claims──> Arbiter ──one value a file──> kernel
+//! strategies, hooks ──wishes──> Arbiter ──one value a target──> kernel
 //!                                 │  ^
 //!                             Ledger  └─ what is there now
 //! ```
 //!
 //! No strategy writes. Each posts what it wants ([`qos::wish::Wish`]) and the [`Arbiter`] folds all wishes for one
-//! file, orders the writes so that the kernel accepts them, reads back and remembers in the [`Ledger`]
-//! what was there before. Without wishes everything goes back to that.
+//! target, orders the writes so that the kernel accepts them, reads back and remembers in the [`Ledger`]
+//! what was there before. Without wishes every target goes back to that.
 //!
 //! | file | question |
 //! |---|---|
 //! | [`facts`] | what may a strategy look at? |
 //! | [`strategy`] | what does each strategy want of the kernel? |
 //! | [`rounds`], [`thread`] | who asks them, and how often? |
-//! | [`arbiter`], [`ledger`], [`place`] | how are wishes carried out and taken back? |
-//! | [`files`], [`besides`]: [`cache`], [`cookies`], [`network`] | what is written besides control groups? |
+//! | [`arbiter`], [`writer`], [`ledger`] | how are wishes carried out and taken back? |
+//! | [`backend`] | how is each kind of target read, written and restored? |
+//! | [`lane`] | where is written what takes its time? |
 //! | [`wake`] | what are the kernel's means worth? |
 //! | [`reflex`], [`emergency`] | what happens between two rounds? |
 //! | [`journal`], [`why`], [`gauges`] | what was decided, and why? |
 //! | [`switch`] | who may turn all this off? |
 
 mod arbiter;
-mod besides;
-mod cache;
-mod cookies;
+mod backend;
 mod emergency;
 pub mod facts;
-mod files;
 mod gauges;
 pub mod journal;
+mod lane;
 mod ledger;
-mod network;
-mod place;
 mod reflex;
 pub mod rounds;
 pub mod strategy;
@@ -41,10 +38,10 @@ pub mod switch;
 pub mod thread;
 pub mod wake;
 mod why;
+mod writer;
 
 pub use self::arbiter::{Arbiter, Change, Outcome};
 pub use self::facts::{Facts, Kernel, Settings};
-pub use self::files::Files;
 pub use self::journal::Journal;
 pub use self::ledger::{Ledger, LedgerError};
 pub use self::reflex::{Grant, IDLE_TICK, Reflex, TICK};

@@ -239,7 +239,7 @@ impl Collector {
     }
 
     fn cold_memory(&mut self, now: Duration) -> Result<(), Trouble> {
-        if !self.cold.start(&*self.fs) {
+        if !host::cold::is_supported(&*self.fs) {
             return Err(Trouble::Unsupported);
         }
         let Self { tree, buffer, settings, metrics, .. } = self;

@@ -30,3 +30,4 @@ use host::durable;
 
 pub use config::Config;
 pub use run::{RunError, run};
+pub use worker::ThreadEnd;

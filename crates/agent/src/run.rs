@@ -28,6 +28,7 @@ use tracing::{info, warn};
 
 use crate::config::{Config, Groups};
 use crate::durable::PRIVATE;
+use crate::worker::ThreadEnd;
 use parts::Agent;
 
 /// How long it is waited for the kubelet to make its first directory.
@@ -50,6 +51,8 @@ pub enum RunError {
     Ledger(#[from] crate::act::switch::SwitchError),
     #[error("part {name} ended unexpectedly")]
     Ended { name: &'static str },
+    #[error("{0}")]
+    ThreadEnded(ThreadEnd),
 }
 
 /// Runs the agent until shutdown.
@@ -61,14 +64,14 @@ pub async fn run(
     if config.node_name.is_empty() {
         return Err(RunError::NoName);
     }
-    let _lock = config.lock.as_deref().map(lock).transpose()?;
+    let lock = config.lock.as_deref().map(lock).transpose()?;
     let tree = Tree::find(config.host.clone())?;
     let Some(layout) = find_layout(&config.groups, &tree, &shutdown).await else { return Ok(()) };
     // Ours ends all parts when one of them fails.
     let stop = shutdown.child_token();
     let mut agent = Agent::start(config, client, &tree, layout, stop)?;
     let result = agent.wait().await;
-    agent.stop().await;
+    agent.stop(lock).await;
     result
 }
 

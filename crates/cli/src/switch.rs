@@ -6,7 +6,7 @@ mod cluster;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use agent::act::switch::{Given, Off, turn_off, turn_on};
+use agent::act::switch::{Off, Restoration, turn_off, turn_on};
 use anyhow::Context;
 use clap::Args;
 use host::cgroup::Tree;
@@ -101,7 +101,7 @@ impl OffArguments {
         }
         let dir = self.place.resolve()?;
         if self.dry_run {
-            let held = agent::act::switch::held_places(&dir);
+            let held = agent::act::switch::held_places(&dir)?;
             let lines: String =
                 held.iter().map(|place| format!("would give back {place}\n")).collect();
             output::print(&format!("{lines}would turn off acting in {}\n", dir.display()))?;
@@ -110,12 +110,12 @@ impl OffArguments {
         let host: Arc<dyn HostFs> = Arc::new(RealFs::new(Mounts::host()));
         let tree = Tree::find(host).context("the control groups of this host cannot be read")?;
         let off = Off::new(self.reason);
-        let given = turn_off(&dir, &tree, &dir.join("agent.lock"), &off)?;
+        let restoration = turn_off(&dir, &tree, &dir.join("agent.lock"), &off)?;
         match self.json {
-            true => output::print_as(output::Format::Json, &given)?,
-            false => output::print(&text(&given))?,
+            true => output::print_as(output::Format::Json, &restoration)?,
+            false => output::print(&text(&restoration))?,
         }
-        let is_done = given.left.is_empty() && !given.is_unanswered;
+        let is_done = restoration.left.is_empty() && !restoration.is_unanswered;
         Ok(if is_done { Outcome::Done } else { Outcome::Findings })
     }
 }
@@ -137,19 +137,56 @@ impl OnArguments {
     }
 }
 
-fn text(given: &Given) -> String {
-    let who = if given.by_agent { "the agent" } else { "tidepool, because no agent runs" };
-    let mut text = match given.held {
-        _ if given.is_unanswered => {
+fn text(restoration: &Restoration) -> String {
+    let Restoration { held, left, by_agent, is_unanswered } = restoration;
+    let who = if *by_agent { "the agent" } else { "tidepool, because no agent runs" };
+    let restored = held.saturating_sub(left.len());
+    let mut text = match (restored, left.len()) {
+        _ if *is_unanswered => {
             "off is asked for, but the agent that runs here does not answer and may still act; \
              end it, and run `tidepool off` again\n"
                 .to_owned()
         }
-        0 => "off; nothing had been changed\n".to_owned(),
-        held => format!("off; {held} kernel files were given back by {who}\n"),
+        (0, 0) => "off; nothing had been changed\n".to_owned(),
+        (_, 0) => format!("off; {restored} kernel files were given back by {who}\n"),
+        (_, left) => {
+            format!("off; {restored} kernel files were given back by {who}, {left} are left:\n")
+        }
     };
-    for left in &given.left {
+    for left in left {
         text.push_str(&format!("  {} is {}, found was {}\n", left.place, left.now, left.found));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use agent::act::switch::Leftover;
+
+    use super::*;
+
+    #[test]
+    fn what_is_left_is_counted_and_named() {
+        let leftover = Leftover {
+            place: "qdisc:eth0".to_owned(),
+            found: "absent".to_owned(),
+            now: "htb".to_owned(),
+        };
+        let nothing =
+            Restoration { held: 0, left: Vec::new(), by_agent: false, is_unanswered: false };
+        let all = Restoration { held: 3, by_agent: true, ..nothing.clone() };
+        let some = Restoration { held: 3, left: vec![leftover], ..nothing.clone() };
+        let cases = [
+            (nothing, "off; nothing had been changed\n"),
+            (all, "off; 3 kernel files were given back by the agent\n"),
+            (
+                some,
+                "off; 2 kernel files were given back by tidepool, because no agent runs, 1 are left:\n  \
+                 qdisc:eth0 is htb, found was absent\n",
+            ),
+        ];
+        for (restoration, want) in cases {
+            assert_eq!(text(&restoration), want);
+        }
+    }
 }

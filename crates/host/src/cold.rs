@@ -21,8 +21,9 @@ use units::Bytes;
 use crate::fs::HostFs;
 use groups::{ParseError, scan};
 
-const SCAN_PERIOD: &str = "/sys/kernel/mm/kidled/scan_period_in_seconds";
-const USE_HIERARCHY: &str = "/sys/kernel/mm/kidled/use_hierarchy";
+/// The files that start the scanner.
+pub const SCAN_PERIOD: &str = "/sys/kernel/mm/kidled/scan_period_in_seconds";
+pub const USE_HIERARCHY: &str = "/sys/kernel/mm/kidled/use_hierarchy";
 
 /// Rows of file pages that can be taken away.
 const COLD_ROWS: [&[u8]; 4] = [b"cfei", b"dfei", b"cfui", b"dfui"];

@@ -99,6 +99,10 @@ pub enum Bound {
 }
 
 impl Bound {
+    pub fn value(&self) -> &Value {
+        self.parts().1
+    }
+
     /// Where it comes among claims of one rank, and what it is about.
     fn parts(&self) -> (u8, &Value) {
         match self {

@@ -1,25 +1,23 @@
 //! The online side waits for memory: who looks, and what is done before anybody has to leave?
 //!
 //! Four times a second the stalls of the online side are read, of its class and of its largest pods, and
-//! [`qos::emergency`] says how far up the ladder that is. Reclaiming is a write that may take long under
-//! pressure, so a thread of its own does it, one at a time. Freezing is a wish like any other, of
-//! the rank of emergencies, that lapses by itself; a killed agent's frozen pods are in the ledger.
+//! [`qos::emergency`] says how far up the ladder that is. Reclaiming is a wish that is carried out once.
+//! Freezing is a wish like any other, of the rank of emergencies, that lapses by itself; a killed agent's
+//! frozen pods are in the ledger.
 //! Killing stays with evictions, who ask first, and only where an operator allowed it.
 //!
 //! Where the kernel has no pressure of groups (v1), only memory that has run out is an emergency.
 
 use std::cmp::Reverse;
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use api::policy::NodePolicy;
 use api::qos::{KubeQos, QosClass};
 use api::why::{NODE, Resource, Sum, Why};
-use groups::{CgroupPath, Knob, Layout, Setting};
+use groups::{CgroupPath, Knob, Layout};
 use host::cgroup::{CgroupReader, Tree};
 use host::fs::Buffer;
-use host::psi;
-use host::{FileError, Reading};
+use host::{Reading, psi};
 use qos::claim::{Bound, Rank, Value};
 use qos::emergency::{self, Decision, Elastic, Rung, Sample, Settings, State, first_to_freeze};
 use qos::node::Pod;
@@ -57,8 +55,6 @@ pub(super) struct Looked {
     pub(super) wishes: Vec<Wish>,
     pub(super) until: Option<Duration>,
     pub(super) whys: Vec<Why>,
-    /// What best-effort was told to give back.
-    pub(super) reclaims: Option<Bytes>,
 }
 
 #[derive(Debug, Default)]
@@ -67,9 +63,6 @@ pub(super) struct Emergency {
     readers: Vec<(CgroupPath, CgroupReader)>,
     buffer: Buffer,
     next_look: Duration,
-    reclaiming: Option<JoinHandle<Result<(), String>>>,
-    /// This kernel reclaims nothing on request.
-    cannot_reclaim: bool,
     rung: Option<Rung>,
 }
 
@@ -87,7 +80,6 @@ impl Emergency {
             return None;
         }
         self.next_look = sight.now.saturating_add(LOOK);
-        self.finish_reclaim();
         let room = sight.metrics.facts().memory;
         let room = room.filter(|room| room.at.saturating_add(FRESH) >= sight.now);
         let node = sight.cluster.node.as_ref().map(|node| node.capacity.memory);
@@ -108,14 +100,16 @@ impl Emergency {
         if decision.rung == Rung::Calm {
             return Some(looked);
         }
+        let why = explain(&decision, &elastic, is_dry);
         if !is_dry {
-            looked.reclaims = decision.reclaim.filter(|bytes| self.reclaim(sight, *bytes));
+            let tier = sight.layout.class(KubeQos::BestEffort);
+            looked.wishes.extend(decision.reclaim.map(|bytes| reclaim(tier, bytes, &why.headline)));
             if let Some(until) = decision.frozen_until {
-                looked.wishes = freeze(&elastic, &decision);
+                looked.wishes.extend(freeze(&elastic, &decision));
                 looked.until = Some(until);
             }
         }
-        looked.whys.push(explain(&decision, &elastic, is_dry));
+        looked.whys.push(why);
         Some(looked)
     }
 
@@ -140,44 +134,6 @@ impl Emergency {
         stalls
     }
 
-    /// Begins to take memory from best-effort; whether it did.
-    fn reclaim(&mut self, sight: &Sight<'_>, bytes: Bytes) -> bool {
-        let (tree, tier) = (sight.tree.clone(), sight.layout.class(KubeQos::BestEffort));
-        if self.cannot_reclaim || self.reclaiming.is_some() || !has_reclaim(&tree, &tier) {
-            return false;
-        }
-        let reclaim = move || match tree.set(&tier, Knob::MemoryReclaim, &Setting::Number(bytes.0))
-        {
-            Ok(Reading::Unsupported) => Err("this kernel reclaims nothing on request".to_owned()),
-            // Less than was asked for is what the kernel can often do.
-            Err(host::cgroup::SetError::File(FileError::Write { source, .. }))
-                if source.kind() == std::io::ErrorKind::WouldBlock =>
-            {
-                Ok(())
-            }
-            Ok(Reading::Value(()) | Reading::Gone) => Ok(()),
-            Err(error) => Err(chain(&error)),
-        };
-        match thread::Builder::new().name("reclaim".to_owned()).spawn(reclaim) {
-            Ok(thread) => {
-                self.reclaiming = Some(thread);
-                true
-            }
-            Err(error) => {
-                warn!(%error, "cannot reclaim memory of best-effort pods");
-                false
-            }
-        }
-    }
-
-    fn finish_reclaim(&mut self) {
-        let Some(thread) = self.reclaiming.take_if(|thread| thread.is_finished()) else { return };
-        if let Ok(Err(error)) = thread.join() {
-            warn!(error, "cannot reclaim memory of best-effort pods; it is not tried again");
-            self.cannot_reclaim = true;
-        }
-    }
-
     /// A new rung is said once.
     fn tell(&mut self, decision: &Decision) {
         let rung = (decision.rung != Rung::Calm).then_some(decision.rung);
@@ -190,13 +146,6 @@ impl Emergency {
         }
         self.rung = rung;
     }
-}
-
-/// Whether this kernel takes memory away on request.
-fn has_reclaim(tree: &Tree, tier: &CgroupPath) -> bool {
-    let file = Knob::MemoryReclaim.file(tree.version());
-    let path = file.and_then(|file| Some(tree.dir(file.controller, tier)?.join(file.name)));
-    path.is_some_and(|path| tree.fs().exists(&path))
 }
 
 /// Best-effort pods with groups of their own.
@@ -222,6 +171,15 @@ fn protected(sight: &Sight<'_>) -> Vec<CgroupPath> {
     let mut groups = vec![sight.layout.class(KubeQos::Burstable)];
     groups.extend(pods.into_iter().take(MOST_PODS).map(|pod| pod.cgroup.clone()));
     groups
+}
+
+fn reclaim(tier: CgroupPath, bytes: Bytes, why: &str) -> Wish {
+    Wish {
+        target: Target::Reclaim(tier),
+        rank: Rank::CRITICAL,
+        bound: Bound::Set(Value::Number(Some(bytes.0))),
+        why: why.to_owned(),
+    }
 }
 
 fn freeze(elastic: &[Elastic<CgroupPath>], decision: &Decision) -> Vec<Wish> {

@@ -3,7 +3,7 @@
 use api::protocol::metric::agent::internal::{CORE_SCHED_COOKIE, CORE_SCHED_STATUS};
 use qos::wake::{Measured, Verdict};
 
-use super::cookies::Round;
+use super::strategy::cookies::ContainerLabels;
 use crate::exposition::{Exposition, WAKE_DELAY};
 
 /// How late threads woke up in each mode, and which mode was chosen.
@@ -20,22 +20,24 @@ pub(super) fn wake(exposition: &Exposition, verdict: &Verdict) {
     });
 }
 
-/// Who has which cookie, and whether it could be given.
-pub(super) fn cookies(exposition: &Exposition, round: &Round) {
-    for (group, worked) in &round.done {
-        let status = if *worked { "succeeded" } else { "failed" };
-        exposition.count(&CORE_SCHED_STATUS, &[group.as_str(), status]);
-    }
+/// Whether a group of pods could be given its cookie.
+pub(super) fn cookie_status(exposition: &Exposition, group: &str, worked: bool) {
+    let status = if worked { "succeeded" } else { "failed" };
+    exposition.count(&CORE_SCHED_STATUS, &[group, status]);
+}
+
+/// Who has which cookie.
+pub(super) fn cookies(exposition: &Exposition, containers: &[(ContainerLabels, u64)]) {
     exposition.publish("cookies", |group| {
-        for shown in &round.shown {
-            let cookie = shown.cookie.to_string();
+        for (container, cookie) in containers {
+            let cookie = cookie.to_string();
             let labels = [
-                &shown.pod,
-                &shown.namespace,
-                &shown.uid,
-                &shown.container,
-                &shown.id,
-                &shown.group,
+                &container.pod,
+                &container.namespace,
+                &container.uid,
+                &container.container,
+                &container.id,
+                &container.group,
                 &cookie,
             ];
             group.set(&CORE_SCHED_COOKIE, &labels.map(String::as_str), 1.0);

@@ -1,265 +1,313 @@
-//! What was in a file before we touched it, and what did we put there?
+//! What did every target hold before it was changed, and which values of ours may it hold now?
 //!
-//! A journal, one JSON object a line. A file's first line says what was found; every write adds one
-//! *before* it happens and one after; giving the file back adds a last one. So whenever the process is
-//! killed, its next life knows every value of ours that a file may carry. The journal is small and is
-//! written anew when it is opened and when most of it is history.
+//! A file of JSON lines. The first names the version of the format and the boot it is about; every other is the
+//! whole state of one target, and the last line of a target counts:
 //!
-//! It lives beside the cgroups it describes, on a file system that forgets with the machine: a
-//! reboot takes both.
+//! ```text
+//! {"tidepool-ledger":2,"boot":"5f2c..."}
+//! {"target":"knob","group":"kubepods/besteffort","knob":"cfs-quota","original":"-1","ours":["50000"]}
+//! {"target":"file","path":"/proc/sys/vm/watermark_scale_factor","original":"10","ours":["150"]}
+//! {"target":"resctrl","group":"BE","original":null,"ours":["L3:0=f;1=f"]}
+//! {"target":"core-cookie","group":"-expeller","original":null,"ours":["cookie 2"]}
+//! {"target":"qdisc","device":"eth0","original":null,"ours":["htb"]}
+//! {"target":"terway","path":"/var/lib/terway/qos/pod.json","original":"{}","ours":["2 bytes ..."]}
+//! {"target":"knob","group":"kubepods/besteffort","knob":"cfs-quota","restored":true}
+//! ```
+//!
+//! A line is appended *before* each write, with the value that is about to be written, and after it, with what
+//! the target shows then. So whenever the process is killed, the next one knows every value of ours that a
+//! target may hold. A reader that does not know a line keeps it: another version does. A file that cannot be
+//! read is no reason to begin anew, because originals would be lost: nobody acts until it is repaired.
+//!
+//! After a reboot the kernel has forgotten its values, and so does the ledger; what is on disk stays.
+
+mod earlier;
+mod line;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use groups::{CgroupPath, Knob};
-use serde::{Deserialize, Serialize};
+use parking_lot::Mutex;
+use qos::wish::Target;
 
-use super::place::KnobRef;
+pub(super) use self::line::OriginalValue;
+use self::line::{Header, Line};
 use crate::durable;
 
+/// The version of the format.
+const VERSION: u64 = 2;
+
+/// Control groups, sysctls and all else in the kernel do not outlive a boot.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// A file this many times longer than needed is written anew.
+const SLACK: usize = 8;
+/// Shorter files are left alone.
+const SHORT: usize = 4_096;
+/// How many values of ours a target is thought to hold.
+const MOST_OURS: usize = 16;
+
+/// Why the ledger cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {
-    #[error("cannot use ledger {}", path.display())]
+    #[error("cannot use ledger {}; {REPAIR}", path.display())]
     File { path: PathBuf, source: io::Error },
+
+    #[error("{}:{line}: expected a JSON object, found {found:?}; {REPAIR}", path.display())]
+    Line { path: PathBuf, line: usize, found: String },
+
+    #[error(
+        "ledger {} has version {found} and this program knows {VERSION}; run `tidepool off` of the program \
+         that wrote it, or that program",
+        path.display()
+    )]
+    Version { path: PathBuf, found: u64 },
 }
 
-/// One file that carries, or may carry, a value of ours.
+/// How a ledger is repaired.
+const REPAIR: &str = "it holds the original values of what was changed on this machine, so nothing is changed \
+    until it is readable: repair it, or restore by hand what it lists and move it away";
+
+/// A target that holds, or may hold, a value of ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
-    pub(super) found: String,
-    /// What we put there last, and what was announced since and may have been written or not.
+    pub(super) original: OriginalValue,
+    /// What was written last, and what was announced since and may have been written or not. Empty where an
+    /// earlier version did not write it down.
     pub(super) ours: Vec<String>,
+}
+
+/// What a ledger says.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Content {
+    pub(super) entries: BTreeMap<Target, Entry>,
+    /// Lines of another version, as they are.
+    pub(super) unknown: Vec<String>,
 }
 
 #[derive(Debug)]
 pub struct Ledger {
     path: PathBuf,
+    boot: String,
     journal: File,
-    entries: BTreeMap<KnobRef, Entry>,
-    /// Lines in the journal.
+    content: Content,
+    /// Lines in the file.
     lines: usize,
+    /// An append failed and may have left half a line.
+    is_torn: bool,
 }
 
-/// A line of the journal.
-#[derive(Debug, Serialize, Deserialize)]
-struct Line {
-    group: String,
-    knob: String,
-    #[serde(flatten)]
-    what: What,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum What {
-    Found(String),
-    Writes(String),
-    Wrote(String),
-    Returned(bool),
-}
-
-/// A journal this many times longer than needed is written anew.
-const SLACK: usize = 8;
-/// How many values of ours a file is thought to carry.
-const MOST_OURS: usize = 16;
-/// Shorter journals are left alone.
-const SHORT: usize = 4_096;
+/// The one ledger, for the threads that write.
+pub(super) type SharedLedger = Arc<Mutex<Ledger>>;
 
 impl Ledger {
-    /// Reads the journal, or begins one. A last line that was cut off is ignored.
+    /// Reads the ledger, or begins one. Lists that an earlier version left beside it are carried over.
     pub fn open(path: &Path) -> Result<Self, LedgerError> {
+        let boot = boot_id();
+        let content = read(path, &boot)?;
         let failed = |source| LedgerError::File { path: path.to_owned(), source };
-        let text = match fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            Err(error) => return Err(failed(error)),
-        };
-        let mut entries = BTreeMap::new();
-        for line in text.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok()) {
-            apply(&mut entries, line);
+        let (journal, lines) = write_anew(path, &boot, &content).map_err(failed)?;
+        earlier::remove_lists(path).map_err(failed)?;
+        Ok(Self { path: path.to_owned(), boot, journal, content, lines, is_torn: false })
+    }
+
+    pub(super) fn entry(&self, target: &Target) -> Option<&Entry> {
+        self.content.entries.get(target)
+    }
+
+    pub(super) fn targets(&self) -> impl ExactSizeIterator<Item = &Target> {
+        self.content.entries.keys()
+    }
+
+    /// How much is not as it was found, as far as anybody can tell.
+    pub(super) fn len(&self) -> usize {
+        self.content.len()
+    }
+
+    /// Before every write: what is about to be written. The first one keeps the original.
+    pub(super) fn announce(
+        &mut self,
+        target: &Target,
+        original: &OriginalValue,
+        text: &str,
+    ) -> Result<(), LedgerError> {
+        let known = self.content.entries.get(target).cloned();
+        let mut entry =
+            known.unwrap_or_else(|| Entry { original: original.clone(), ours: Vec::new() });
+        // Of many announcements without a write, in many short lives, a few are enough.
+        entry.ours.truncate(MOST_OURS);
+        if entry.ours.last().is_none_or(|last| last != text) {
+            entry.ours.push(text.to_owned());
         }
-        let (journal, lines) = write_anew(path, &entries).map_err(failed)?;
-        Ok(Self { path: path.to_owned(), journal, entries, lines })
+        self.put(target, Some(entry))
     }
 
-    pub(super) fn entry(&self, place: &KnobRef) -> Option<&Entry> {
-        self.entries.get(place)
+    /// After a write, with what the target shows then.
+    pub(super) fn wrote(&mut self, target: &Target, text: &str) -> Result<(), LedgerError> {
+        let Some(entry) = self.content.entries.get(target) else { return Ok(()) };
+        let entry = Entry { original: entry.original.clone(), ours: vec![text.to_owned()] };
+        self.put(target, Some(entry))
     }
 
-    pub(super) fn places(&self) -> impl ExactSizeIterator<Item = &KnobRef> {
-        self.entries.keys()
+    /// The target has its original value again, is somebody else's now, or does not exist any more.
+    pub(super) fn restored(&mut self, target: &Target) -> Result<(), LedgerError> {
+        match self.content.entries.contains_key(target) {
+            true => self.put(target, None),
+            false => Ok(()),
+        }
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
-    /// Before the first write to a place.
-    pub(super) fn found(&mut self, place: &KnobRef, text: &str) -> Result<(), LedgerError> {
-        if self.entries.contains_key(place) {
+    fn put(&mut self, target: &Target, entry: Option<Entry>) -> Result<(), LedgerError> {
+        if self.content.entries.get(target) == entry.as_ref() {
             return Ok(());
         }
-        self.append(place, What::Found(text.to_owned()))
-    }
-
-    /// Before every write to a place.
-    pub(super) fn writes(&mut self, place: &KnobRef, text: &str) -> Result<(), LedgerError> {
-        self.append(place, What::Writes(text.to_owned()))
-    }
-
-    /// After a write, with what the file says then.
-    pub(super) fn wrote(&mut self, place: &KnobRef, text: &str) -> Result<(), LedgerError> {
-        self.append(place, What::Wrote(text.to_owned()))
-    }
-
-    /// The place has its old value again, is somebody else's now, or does not exist any more.
-    pub(super) fn returned(&mut self, place: &KnobRef) -> Result<(), LedgerError> {
-        if !self.entries.contains_key(place) {
-            return Ok(());
-        }
-        self.append(place, What::Returned(true))
-    }
-
-    fn append(&mut self, place: &KnobRef, what: What) -> Result<(), LedgerError> {
-        let line = Line {
-            group: place.group.as_str().to_owned(),
-            knob: format!("{:?}", place.knob),
-            what,
+        let appended = self.append(target, entry.as_ref());
+        appended.map_err(|source| LedgerError::File { path: self.path.clone(), source })?;
+        match entry {
+            Some(entry) => self.content.entries.insert(target.clone(), entry),
+            None => self.content.entries.remove(target),
         };
-        let failed = |source| LedgerError::File { path: self.path.clone(), source };
-        let mut text = serde_json::to_string(&line).map_err(|error| failed(error.into()))?;
-        text.push('\n');
-        self.journal.write_all(text.as_bytes()).map_err(failed)?;
-        apply(&mut self.entries, line);
-        self.lines += 1;
-        if self.lines > SHORT.max(self.entries.len() * SLACK) {
-            let anew = write_anew(&self.path, &self.entries);
-            (self.journal, self.lines) =
-                anew.map_err(|source| LedgerError::File { path: self.path.clone(), source })?;
+        if self.lines > SHORT.max(self.len().saturating_mul(SLACK)) {
+            self.write_anew().map_err(|source| {
+                self.is_torn = true;
+                LedgerError::File { path: self.path.clone(), source }
+            })?;
         }
         Ok(())
     }
-}
 
-/// What a journal tells, without touching it.
-pub(super) fn read(path: &Path) -> io::Result<BTreeMap<KnobRef, Entry>> {
-    let mut entries = BTreeMap::new();
-    for line in fs::read_to_string(path)?.lines() {
-        if let Ok(line) = serde_json::from_str::<Line>(line) {
-            apply(&mut entries, line);
+    fn append(&mut self, target: &Target, entry: Option<&Entry>) -> io::Result<()> {
+        if self.is_torn {
+            self.write_anew()?;
+            self.is_torn = false;
         }
+        let Some(line) = Line::of(target, entry) else { return Ok(()) };
+        let text = line.text()? + "\n";
+        self.is_torn = true;
+        self.journal.write_all(text.as_bytes())?;
+        if target.outlives_boot() {
+            self.journal.sync_data()?;
+        }
+        self.is_torn = false;
+        self.lines = self.lines.saturating_add(1);
+        Ok(())
     }
-    Ok(entries)
+
+    fn write_anew(&mut self) -> io::Result<()> {
+        (self.journal, self.lines) = write_anew(&self.path, &self.boot, &self.content)?;
+        Ok(())
+    }
+
+    /// A ledger to look at: whatever it is told goes nowhere.
+    pub(super) fn detached(content: Content) -> io::Result<Self> {
+        let path = PathBuf::from("/dev/null");
+        let journal = OpenOptions::new().append(true).open(&path)?;
+        Ok(Self { path, boot: String::new(), journal, content, lines: 0, is_torn: false })
+    }
+
+    /// From now on nothing can be appended, as on a full disk.
+    #[cfg(test)]
+    pub(super) fn fill_disk(&mut self) {
+        self.journal = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        fs::create_dir_all(self.path.with_added_extension("tmp")).unwrap();
+    }
 }
 
-fn apply(entries: &mut BTreeMap<KnobRef, Entry>, line: Line) {
-    let named = |knob: &Knob| format!("{knob:?}") == line.knob;
-    let Some(knob) = Knob::ALL.into_iter().find(named) else { return };
-    let place = KnobRef::new(CgroupPath::new(&line.group), knob);
-    match line.what {
-        What::Found(found) => {
-            entries.entry(place).or_insert(Entry { found, ours: Vec::new() });
+fn boot_id() -> String {
+    fs::read_to_string(BOOT_ID).unwrap_or_default().trim().to_owned()
+}
+
+/// What a ledger says, and the lists that an earlier version left beside it, without touching them.
+pub(super) fn peek(path: &Path) -> Result<Content, LedgerError> {
+    read(path, &boot_id())
+}
+
+fn read(path: &Path, boot: &str) -> Result<Content, LedgerError> {
+    let failed = |source| LedgerError::File { path: path.to_owned(), source };
+    let text = read_text(path).map_err(failed)?;
+    let header = text.lines().next().and_then(Header::parse);
+    let mut content = match header {
+        Some(header) if header.version != VERSION => {
+            return Err(LedgerError::Version { path: path.to_owned(), found: header.version });
         }
-        What::Writes(text) => {
-            if let Some(entry) = entries.get_mut(&place) {
-                // Of many announcements without a write, in many short lives, a few are enough.
-                entry.ours.truncate(MOST_OURS);
-                entry.ours.push(text);
+        Some(header) => {
+            let is_same_boot = header.boot == boot;
+            let mut content = parse(path, &text, is_same_boot)?;
+            if !is_same_boot {
+                content.entries.retain(|target, _| target.outlives_boot());
+            }
+            content
+        }
+        None => earlier::read(path, &text, boot)?,
+    };
+    for (target, entry) in earlier::read_lists(path, boot)? {
+        content.entries.entry(target).or_insert(entry);
+    }
+    Ok(content)
+}
+
+/// The text of a file, nothing when it is absent. Bytes that are no text are shown where they are.
+fn read_text(path: &Path) -> io::Result<String> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads all lines below the header. A last line without an end was never acted upon; of a boot that is
+/// over, nothing depends on lines that cannot be read.
+fn parse(path: &Path, text: &str, is_strict: bool) -> Result<Content, LedgerError> {
+    let mut content = Content::default();
+    for (at, text) in text.split_inclusive('\n').enumerate().skip(1) {
+        let Some(text) = text.strip_suffix('\n') else { break };
+        match Line::parse(text) {
+            Some(Ok(line)) => content.apply(line),
+            Some(Err(_)) => content.unknown.push(text.to_owned()),
+            None if text.trim().is_empty() || !is_strict => {}
+            None => {
+                let found = text.chars().take(200).collect();
+                return Err(LedgerError::Line { path: path.to_owned(), line: at + 1, found });
             }
         }
-        What::Wrote(text) => {
-            if let Some(entry) = entries.get_mut(&place) {
-                entry.ours = vec![text];
-            }
-        }
-        What::Returned(_) => {
-            entries.remove(&place);
-        }
+    }
+    Ok(content)
+}
+
+impl Content {
+    /// How much is not as it was found, as far as anybody can tell.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len().saturating_add(self.unknown.len())
+    }
+
+    fn apply(&mut self, line: Line) {
+        let Some((target, entry)) = line.into_entry() else { return };
+        match entry {
+            Some(entry) => self.entries.insert(target, entry),
+            None => self.entries.remove(&target),
+        };
     }
 }
 
-/// Replaces the journal by one without history; how many lines it has.
-fn write_anew(path: &Path, entries: &BTreeMap<KnobRef, Entry>) -> io::Result<(File, usize)> {
-    let mut text = String::new();
-    let mut lines = 0;
-    for (place, entry) in entries {
-        let found = [What::Found(entry.found.clone())].into_iter();
-        for what in found.chain(entry.ours.iter().cloned().map(What::Writes)) {
-            let group = place.group.as_str().to_owned();
-            let line = Line { group, knob: format!("{:?}", place.knob), what };
-            text.push_str(&serde_json::to_string(&line)?);
-            text.push('\n');
-            lines += 1;
-        }
+/// Replaces the file by one without history; how many lines it has.
+fn write_anew(path: &Path, boot: &str, content: &Content) -> io::Result<(File, usize)> {
+    let mut text = Header { version: VERSION, boot: boot.to_owned() }.text()? + "\n";
+    let mut lines = 1;
+    for (target, entry) in &content.entries {
+        let Some(line) = Line::of(target, Some(entry)) else { continue };
+        text += &(line.text()? + "\n");
+        lines += 1;
+    }
+    for unknown in &content.unknown {
+        text += &format!("{unknown}\n");
+        lines += 1;
     }
     durable::replace(path, text.as_bytes())?;
     Ok((OpenOptions::new().append(true).open(path)?, lines))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn place(group: &str) -> KnobRef {
-        KnobRef::new(CgroupPath::new(group), Knob::CfsQuota)
-    }
-
-    fn entry(found: &str, ours: &[&str]) -> Entry {
-        let ours = ours.iter().map(|text| (*text).to_owned()).collect();
-        Entry { found: found.to_owned(), ours }
-    }
-
-    #[test]
-    fn the_next_life_knows_what_was_found_and_written() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("deep/ledger");
-        let (kept, returned) = (place("kept"), place("returned"));
-        let mut ledger = Ledger::open(&path).unwrap();
-        for place in [&kept, &returned] {
-            ledger.found(place, "-1").unwrap();
-            for value in ["1000", "2000"] {
-                ledger.writes(place, value).unwrap();
-                ledger.wrote(place, value).unwrap();
-            }
-            ledger.writes(place, "3000").unwrap();
-        }
-        ledger.found(&kept, "not this one").unwrap();
-        ledger.returned(&returned).unwrap();
-        drop(ledger);
-
-        let ledger = Ledger::open(&path).unwrap();
-        assert_eq!(ledger.entry(&kept), Some(&entry("-1", &["2000", "3000"])));
-        assert_eq!(ledger.places().collect::<Vec<_>>(), [&kept]);
-    }
-
-    #[test]
-    fn a_line_that_was_cut_off_or_is_strange_is_ignored() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("ledger");
-        let lines = concat!(
-            r#"{"group":"a","knob":"CfsQuota","found":"-1"}"#,
-            "\n",
-            r#"{"group":"a","knob":"NoSuchKnob","found":"7"}"#,
-            "\n\u{0}\n",
-            r#"{"group":"a","knob":"CfsQuota","writes":"500"#,
-        );
-        fs::write(&path, lines).unwrap();
-        let ledger = Ledger::open(&path).unwrap();
-        assert_eq!(ledger.entry(&place("a")), Some(&entry("-1", &[])));
-    }
-
-    #[test]
-    fn the_journal_does_not_grow_without_bound() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("ledger");
-        let mut ledger = Ledger::open(&path).unwrap();
-        ledger.found(&place("a"), "-1").unwrap();
-        for value in 0..3 * SHORT {
-            ledger.writes(&place("a"), &value.to_string()).unwrap();
-        }
-        let lines = fs::read_to_string(&path).unwrap().lines().count();
-        assert!(lines <= SHORT + 1, "{lines} lines");
-    }
-}
+mod tests;

@@ -12,6 +12,7 @@
 //! left. Off means that all wishes are taken back, and stays so until somebody turns it on.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,14 +25,14 @@ use qos::claim::{Bound, Value};
 use qos::frame;
 use qos::wish::{Target, Wish};
 use tracing::{debug, info, warn};
-use units::{Bytes, MilliCpu, Percent, Rounding};
+use units::{MilliCpu, Percent, Rounding};
 
-use super::besides::{self, Besides};
 use super::emergency::{Emergency, Sight};
 use super::facts::{Facts, Kernel, Settings};
-use super::files::Files;
 use super::journal::Journal;
 use super::reflex::{Grant, IDLE_TICK, Reflex};
+use super::strategy::cookies::CoreSharing;
+use super::strategy::network::NetworkDivision;
 use super::strategy::{self, Memory};
 use super::wake::{self, Prober, WakeProbe};
 use super::why::Decision;
@@ -41,6 +42,7 @@ use crate::exposition::Exposition;
 use crate::node_state::NodeState;
 use crate::series::Metrics;
 use crate::topology::Topology;
+use crate::worker::End;
 
 /// How often strategies that follow pods are asked although no pod changed.
 const SLOWLY: Duration = Duration::from_secs(10);
@@ -54,6 +56,9 @@ const FAST_QUOTA: &str = api::decisions::strategy::FAST_QUOTA;
 
 /// Who else says why.
 const WAKE: &str = "wake";
+const CACHE: &str = "cache";
+const COOKIES: &str = "cookies";
+const NETWORK: &str = "network";
 const EMERGENCY: &str = "emergency";
 
 /// What a round looks at, besides what the rounds know themselves.
@@ -137,6 +142,12 @@ const TURNS: &[Turn] = &[
         is_slow: true,
         decide: |facts, _| Some(strategy::oom::decide(facts)),
     },
+    Turn {
+        name: "cold",
+        gate: AgentGate::ColdPageCollector,
+        is_slow: true,
+        decide: |facts, _| Some(strategy::cold::decide(facts)),
+    },
 ];
 
 /// All strategies of one node, and the only writer.
@@ -147,9 +158,9 @@ pub struct Rounds {
     layout: Layout,
     kernel: Option<Kernel>,
     arbiter: Arbiter,
-    files: Files,
-    besides: Besides,
     wake: WakeProbe,
+    sharing: CoreSharing,
+    network: NetworkDivision,
     emergency: Emergency,
     memory: Memory,
     reflex: Option<Reflex>,
@@ -174,16 +185,15 @@ impl Rounds {
         tree: Tree,
         layout: Layout,
         ledger: Ledger,
-        files: Files,
         journal: Journal,
         audit: Audit,
     ) -> Self {
         Self {
             arbiter: Arbiter::new(tree.clone(), ledger),
-            besides: Besides::open(&tree, files.path()),
             wake: WakeProbe::default(),
+            sharing: CoreSharing::default(),
+            network: NetworkDivision::default(),
             emergency: Emergency::default(),
-            files,
             settings,
             tree,
             layout,
@@ -216,10 +226,15 @@ impl Rounds {
         self
     }
 
-    /// What a test replaces: cookies, drivers of the network, the probe; and where things are kept.
+    /// From now on a thread of its own carries out what is slow; says when that thread has ended.
+    pub(crate) fn start_thread(&mut self) -> io::Result<Option<End>> {
+        self.arbiter.start_thread()
+    }
+
+    /// What a test replaces.
     #[cfg(test)]
-    pub(super) fn parts(&mut self) -> (&mut Besides, &mut WakeProbe, &std::path::Path) {
-        (&mut self.besides, &mut self.wake, self.files.path())
+    pub(super) fn parts(&mut self) -> (&mut Arbiter, &mut WakeProbe) {
+        (&mut self.arbiter, &mut self.wake)
     }
 
     /// How long the thread may sleep after a tick.
@@ -227,18 +242,17 @@ impl Rounds {
         self.reflex.as_ref().map_or(IDLE_TICK, Reflex::pause)
     }
 
-    /// Whether every file is as it was found.
+    /// Whether every target has its original value, and nothing is being written.
     pub fn is_clean(&self) -> bool {
-        self.held() == 0
+        self.arbiter.is_clean()
     }
 
-    /// How many files are not as they were found.
-    fn held(&self) -> usize {
-        let held = [self.files.held(), self.besides.held()];
-        held.into_iter().fold(self.arbiter.held().len(), usize::saturating_add)
+    /// Whether something is being written at this moment.
+    pub fn is_busy(&self) -> bool {
+        self.arbiter.is_busy()
     }
 
-    /// Why places are as they are.
+    /// Who writes, and what.
     pub fn arbiter(&self) -> &Arbiter {
         &self.arbiter
     }
@@ -267,7 +281,8 @@ impl Rounds {
         self.settle(now, at);
         if is_round {
             self.journal.decided(FAST_QUOTA, self.grant.iter().map(Grant::explain).collect(), at);
-            let dirty = self.held();
+            self.explain_slow(at);
+            let dirty = self.arbiter.held_count();
             self.journal.switched(Switch { is_on: true, off_by: None, dirty });
         }
     }
@@ -275,26 +290,21 @@ impl Rounds {
     /// Takes everything back, and looks every second whether it stays so.
     pub fn stay_off(&mut self, now: Duration, at: Timestamp, by: &str) {
         if !std::mem::replace(&mut self.is_off, true) {
-            info!(by, "giving every kernel file back");
+            info!(by, "restoring everything that was changed");
             self.arbiter.withdraw_all();
-            self.files.withdraw_all();
             self.wake.stop();
+            (self.sharing, self.network) = (CoreSharing::default(), NetworkDivision::default());
             self.memory = Memory::default();
             self.emergency = Emergency::default();
             (self.reflex, self.grant) = (None, None);
-            let others = besides::OWNERS.into_iter().chain([WAKE, EMERGENCY, FAST_QUOTA]);
+            let others = [CACHE, COOKIES, NETWORK, WAKE, EMERGENCY, FAST_QUOTA];
             for name in TURNS.iter().map(|turn| turn.name).chain(others) {
                 self.journal.decided(name, Vec::new(), at);
             }
             self.journal.suppress(None);
-            self.next_round = now;
-        }
-        if now >= self.next_round {
-            self.next_round = now.saturating_add(self.settings.interval);
-            self.besides.give_back(&self.tree);
         }
         self.settle(now, at);
-        let dirty = self.held();
+        let dirty = self.arbiter.held_count();
         self.journal.switched(Switch { is_on: false, off_by: Some(by.to_owned()), dirty });
     }
 
@@ -339,14 +349,21 @@ impl Rounds {
             if turn.name == "batch" {
                 self.limited = limited(&decision.wishes, &facts.tier());
             }
-            self.files.post(turn.name, decision.wishes.clone());
             self.arbiter.post(turn.name, decision.wishes, None);
             self.journal.decided(turn.name, decision.whys, at);
         }
+        // These look at their gates themselves: each has several.
         if is_slow_due {
-            let exposition = self.exposition.as_ref();
-            let files = self.besides.round(&facts, &self.journal, exposition, at);
-            self.files.post(besides::COOKIES, files);
+            if let Some(decision) = strategy::cache::decide(&facts) {
+                self.arbiter.post(CACHE, decision.wishes, None);
+                self.journal.decided(CACHE, decision.whys, at);
+            }
+            self.sharing = strategy::cookies::decide(&facts);
+            self.arbiter.post(COOKIES, self.sharing.wishes.clone(), None);
+            self.network = strategy::network::decide(&facts);
+            if let Some(wishes) = &self.network.wishes {
+                self.arbiter.post(NETWORK, wishes.clone(), None);
+            }
         }
         self.journal.suppress(strategy::suppress::measured(&facts, &self.memory.suppress));
         if self.wake.round(&facts, &strategy::identity::open_modes(&facts)) {
@@ -424,38 +441,25 @@ impl Rounds {
             metrics: &inputs.metrics,
         };
         let Some(looked) = self.emergency.look(&sight) else { return };
-        if let Some(bytes) = looked.reclaims {
-            let why = looked.whys.first().map(|why| why.headline.clone());
-            self.note_reclaim(bytes, why.unwrap_or_default(), at);
-        }
         self.arbiter.post(EMERGENCY, looked.wishes, looked.until);
         self.journal.decided(EMERGENCY, looked.whys, at);
     }
 
-    fn note_reclaim(&self, bytes: Bytes, why: String, at: Timestamp) {
-        let place = Target::knob(self.tier(), Knob::MemoryReclaim).to_string();
-        let message = format!("asked for {bytes}: {why}");
-        self.audit.record(Record {
-            subject: Subject::Group,
-            name: place.clone(),
-            ..Record::node(at, 3, EMERGENCY, message)
-        });
-        self.journal.note(KernelChange {
+    /// Says what came of wishes that take their time.
+    fn explain_slow(&self, at: Timestamp) {
+        self.journal.decided(COOKIES, self.sharing.explain(&self.arbiter), at);
+        self.journal.decided(
+            NETWORK,
+            self.network.explain(&self.arbiter).into_iter().collect(),
             at,
-            file: place,
-            owner: Some(EMERGENCY.to_owned()),
-            outcome: ChangeOutcome::Asked,
-            old: String::new(),
-            new: bytes.0.to_string(),
-            why,
-        });
+        );
+        if let Some(exposition) = &self.exposition {
+            gauges::cookies(exposition, &self.sharing.cookies(&self.arbiter));
+        }
     }
 
     fn settle(&mut self, now: Duration, at: Timestamp) {
         for change in self.arbiter.settle(now) {
-            self.tell(&change, at);
-        }
-        for change in self.files.settle(now) {
             self.tell(&change, at);
         }
     }
@@ -480,22 +484,24 @@ impl Rounds {
                 debug!(path = place, "this kernel has no such file");
                 (ChangeOutcome::Unsupported, String::new(), String::new())
             }
-            Outcome::TakenOver { ours, theirs } => {
+            Outcome::Asked { value } => (ChangeOutcome::Asked, String::new(), value.clone()),
+            Outcome::Overridden { ours, theirs } => {
                 warn!(
                     path = place,
                     ours, theirs, "somebody else changed this file; it is theirs now"
                 );
                 (ChangeOutcome::Overridden, ours.clone(), theirs.clone())
             }
-            Outcome::Unledgered { error } => {
+            Outcome::LedgerFailed { error } => {
                 if self.told.insert(change.target.clone()) {
                     warn!(path = place, error, "the ledger cannot be written; nothing is touched");
                 }
                 (ChangeOutcome::LedgerFailed, String::new(), error.clone())
             }
         };
+        self.count(change);
         let subject = match change.target {
-            Target::Knob { .. } => Subject::Group,
+            Target::Knob { .. } | Target::Reclaim(_) => Subject::Group,
             _ => Subject::Node,
         };
         self.audit.record(Record {
@@ -517,6 +523,18 @@ impl Rounds {
             new,
             why: change.why.clone(),
         });
+    }
+
+    /// Counts what was done about cookies.
+    fn count(&self, change: &Change) {
+        let (Some(exposition), Target::CoreCookie(group)) = (&self.exposition, &change.target)
+        else {
+            return;
+        };
+        let is_done = matches!(change.outcome, Outcome::Written { .. });
+        let holders = self.arbiter.holders(&change.target);
+        let worked = is_done && holders.is_none_or(|holders| holders.refusing == 0);
+        gauges::cookie_status(exposition, group, worked);
     }
 }
 

@@ -16,13 +16,21 @@
 //! | [`block`] | `BlkIOReconcile` | limits and weights of disks |
 //! | [`system`] | `SystemConfig` | sysctls and switches of the whole node |
 //! | [`oom`] | `OOMScoreAdj` | who is killed first when memory runs out |
+//! | [`cold`] | `ColdPageCollector` | the scanner of cold pages |
+//! | [`cache`] | `RdtResctrl`, `Resctrl` | parts of the cache and of memory bandwidth |
+//! | [`cookies`] | `CoreSched` | who shares a core |
+//! | [`network`] | `TerwayQoS`, `TCNetworkQoS` | shares of the network |
 
 pub mod batch;
 pub mod bind;
 pub mod block;
 pub mod burst;
+pub mod cache;
+pub mod cold;
+pub mod cookies;
 pub mod identity;
 pub mod memory;
+pub mod network;
 pub mod normalize;
 pub mod oom;
 pub mod suppress;

@@ -1,4 +1,4 @@
-//! Who may turn acting off, and how is everything given back without an agent?
+//! Who may turn acting off, and how is everything restored without an agent?
 //!
 //! | where | turned by | needs |
 //! |---|---|---|
@@ -9,7 +9,7 @@
 //! The first that says off wins, so that a machine in trouble can be saved by hand. A running agent
 //! looks at the file a few times a second and answers with a second one: from then on it wants nothing
 //! of the kernel. [`turn_off`] waits for that answer, because an agent that holds nothing yet may be about
-//! to. Without an agent, [`give_back`] does its work from the ledger alone.
+//! to. Without an agent, [`restore`] does its work from the ledger alone.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -21,18 +21,16 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use api::protocol::name::config_map;
 use api::protocol::node::SWITCH;
-use host::Reading;
 use host::cgroup::Tree;
-use host::fs::HostFs;
+use parking_lot::Mutex;
 use qos::wish::Target;
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
-use super::besides::{self, Besides};
-use super::ledger::{self, Entry};
-use super::place::KnobRef;
+use super::ledger::{self, Content, Entry};
 use super::wake;
-use super::{Arbiter, Files, Ledger, LedgerError};
+use super::writer::{Devices, Writer};
+use super::{Arbiter, Ledger, LedgerError};
 use crate::durable::{self, PRIVATE};
 use crate::node_state::NodeState;
 
@@ -41,13 +39,8 @@ const OFF: &str = "off";
 /// Which switch the agent has obeyed: the number in the file above.
 const OBEYED: &str = "off.obeyed";
 
-/// What was in files before us.
+/// What every target held before it was changed.
 const LEDGER: &str = "ledger";
-const FILES: &str = "files";
-
-/// Which boot of the machine the ledger is about: control groups do not outlive it.
-const BOOT: &str = "boot";
-const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// How long everything may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -82,10 +75,12 @@ impl Off {
     }
 }
 
-/// A file that does not have the value that was found in it.
+/// A target that does not hold its original value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Left {
+pub struct Leftover {
+    /// The target.
     pub place: String,
+    /// Its original value.
     pub found: String,
     pub now: String,
 }
@@ -93,11 +88,11 @@ pub struct Left {
 /// What came of turning off.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Given {
-    /// Files that we had changed.
+pub struct Restoration {
+    /// Targets that had been changed, of every kind.
     pub held: usize,
-    /// Those that are not as they were found.
-    pub left: Vec<Left>,
+    /// Those that do not hold their original value.
+    pub left: Vec<Leftover>,
     /// Whether a running agent did it.
     pub by_agent: bool,
     /// An agent runs and did not answer in time: it may still act.
@@ -132,49 +127,9 @@ pub fn cluster(state: &NodeState) -> Option<String> {
     state.slo.policy.switch.is_off.then(|| format!("{} of the NodeSLO", config_map::SWITCH))
 }
 
-/// Opens the ledger of this boot; one of an earlier boot tells of groups that are gone.
+/// Opens the ledger of an agent's directory.
 pub fn open_ledger(dir: &Path) -> Result<Ledger, SwitchError> {
-    let failed = |path: &Path| {
-        let path = path.to_owned();
-        move |source| SwitchError::File { path, source }
-    };
-    fs::create_dir_all(dir).map_err(failed(dir))?;
-    let boot = fs::read_to_string(BOOT_ID).unwrap_or_default();
-    let (mark, path) = (dir.join(BOOT), dir.join(LEDGER));
-    if fs::read_to_string(&mark).ok().as_deref() != Some(&boot) {
-        for path in std::iter::once(path.clone()).chain(lists(dir)) {
-            match fs::remove_file(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(failed(&path)(error));
-                }
-                _ => {}
-            }
-        }
-        durable::replace(&mark, boot.as_bytes()).map_err(failed(&mark))?;
-    }
-    Ok(Ledger::open(&path)?)
-}
-
-/// Opens what was found in files that are no control groups. Call it after [`open_ledger`].
-pub fn open_files(dir: &Path, fs: Arc<dyn HostFs>) -> Files {
-    Files::open(fs, &dir.join(FILES))
-}
-
-/// The lists of what is kept besides the ledger: each is an array, empty when nothing is held.
-fn lists(dir: &Path) -> Vec<PathBuf> {
-    let files = dir.join(FILES);
-    let mut lists = besides::lists(&files).to_vec();
-    lists.push(files);
-    lists
-}
-
-/// What those lists hold, one by one.
-fn listed(dir: &Path) -> Vec<String> {
-    let read = |path: &PathBuf| -> Vec<serde_json::Value> {
-        let text = fs::read_to_string(path).unwrap_or_default();
-        serde_json::from_str(&text).unwrap_or_default()
-    };
-    lists(dir).iter().flat_map(read).map(|kept| kept.to_string()).collect()
+    Ok(Ledger::open(&dir.join(LEDGER))?)
 }
 
 /// Turns acting on; whether it was off.
@@ -187,72 +142,106 @@ pub fn turn_on(dir: &Path) -> Result<bool, SwitchError> {
     }
 }
 
-/// Turns acting off, waits until everything is given back, by the running agent or by ourselves, and
-/// reads every file to be sure.
-pub fn turn_off(dir: &Path, tree: &Tree, lock: &Path, off: &Off) -> Result<Given, SwitchError> {
+/// Turns acting off, waits until everything is restored, by the running agent or by ourselves, and reads every
+/// target to be sure.
+pub fn turn_off(
+    dir: &Path,
+    tree: &Tree,
+    lock: &Path,
+    off: &Off,
+) -> Result<Restoration, SwitchError> {
     let path = dir.join(OFF);
     let failed = |source| SwitchError::File { path: path.clone(), source };
-    let (held, listed_before) = (held(dir), listed(dir).len());
     fs::create_dir_all(dir).map_err(failed)?;
     let text = serde_json::to_string(off).map_err(|error| failed(error.into()))?;
+    let before = held(dir);
     durable::replace(&path, (text + "\n").as_bytes()).map_err(failed)?;
+    let before = before?;
+    let count = before.len();
     let end = Instant::now() + PATIENCE;
     let by_agent = loop {
         if let Some(_lock) = try_lock(lock) {
-            give_back(dir, tree, end)?;
+            restore(dir, tree, end)?;
             break false;
         }
-        let is_clean = is_obeyed(dir, off) && self::held(dir).is_empty() && listed(dir).is_empty();
+        let is_clean = is_obeyed(dir, off) && held(dir)?.len() == 0;
         if is_clean || Instant::now() >= end {
             break true;
         }
         std::thread::sleep(Duration::from_millis(20));
     };
-    let count = held.len().saturating_add(listed_before);
     let is_unanswered = by_agent && !is_obeyed(dir, off);
-    Ok(Given { held: count, left: not_as_found(tree, &held), by_agent, is_unanswered })
+    let left = leftovers(tree, before, &held(dir)?).map_err(failed)?;
+    Ok(Restoration { held: count, left, by_agent, is_unanswered })
 }
 
-/// Gives everything back from the ledger alone.
-pub fn give_back(dir: &Path, tree: &Tree, end: Instant) -> Result<(), SwitchError> {
+/// Restores everything from the ledger alone.
+pub fn restore(dir: &Path, tree: &Tree, end: Instant) -> Result<(), SwitchError> {
+    restore_with(dir, tree, Devices::of(tree), end)
+}
+
+pub(super) fn restore_with(
+    dir: &Path,
+    tree: &Tree,
+    devices: Devices,
+    end: Instant,
+) -> Result<(), SwitchError> {
     let start = Instant::now();
-    let mut arbiter = Arbiter::new(tree.clone(), open_ledger(dir)?);
-    let mut files = open_files(dir, tree.shared_fs());
-    let mut besides = Besides::open(tree, files.path());
+    let mut arbiter = Arbiter::with_devices(tree.clone(), open_ledger(dir)?, devices);
     wake::sweep_everywhere(tree);
     loop {
-        besides.give_back(tree);
         arbiter.settle(start.elapsed());
-        files.settle(start.elapsed());
-        let is_clean = arbiter.is_clean() && files.held() == 0 && besides.held() == 0;
-        if is_clean || Instant::now() >= end {
+        if arbiter.is_clean() || Instant::now() >= end {
             return Ok(());
         }
         std::thread::sleep(Duration::from_millis(100));
     }
 }
 
-/// Files that are not as they were found, for people.
-pub fn held_places(dir: &Path) -> Vec<String> {
-    held(dir).into_keys().map(|knob| Target::from(knob).to_string()).chain(listed(dir)).collect()
+/// Targets that may not hold their original value, for people.
+pub fn held_places(dir: &Path) -> Result<Vec<String>, SwitchError> {
+    let Content { entries, unknown } = held(dir)?;
+    Ok(entries.keys().map(ToString::to_string).chain(unknown).collect())
 }
 
-/// What the ledger tells, without touching it.
-fn held(dir: &Path) -> BTreeMap<KnobRef, Entry> {
-    ledger::read(&dir.join(LEDGER)).unwrap_or_default()
+/// What the ledger says, without touching it.
+fn held(dir: &Path) -> Result<Content, SwitchError> {
+    Ok(ledger::peek(&dir.join(LEDGER))?)
 }
 
-/// Reads every place; those whose group is gone are as good as given back.
-fn not_as_found(tree: &Tree, held: &BTreeMap<KnobRef, Entry>) -> Vec<Left> {
-    let differs = |(place, entry): (&KnobRef, &Entry)| {
-        let now = place.text(tree)?;
-        (!place.is_as_found(tree, &now, &entry.found)).then(|| Left {
-            place: Target::from(place.clone()).to_string(),
-            found: entry.found.clone(),
+/// Reads every target that was held; those that are gone are as good as restored.
+fn leftovers(tree: &Tree, before: Content, after: &Content) -> io::Result<Vec<Leftover>> {
+    leftovers_with(tree, Devices::of(tree), before, after)
+}
+
+fn leftovers_with(
+    tree: &Tree,
+    devices: Devices,
+    before: Content,
+    after: &Content,
+) -> io::Result<Vec<Leftover>> {
+    let held: Vec<(Target, Entry)> =
+        before.entries.iter().chain(&after.entries).map(|(t, e)| (t.clone(), e.clone())).collect();
+    let held: BTreeMap<Target, Entry> = held.into_iter().collect();
+    let ledger = Arc::new(Mutex::new(Ledger::detached(before)?));
+    let mut quick = Writer::quick(tree, &ledger);
+    let mut slow = Writer::slow(tree, devices, &ledger);
+    let mut left: Vec<Leftover> = Vec::new();
+    for (target, entry) in &held {
+        let writer = if target.is_slow() { &mut slow } else { &mut quick };
+        let now = writer.leftover(target, entry);
+        left.extend(now.map(|now| Leftover {
+            place: target.to_string(),
+            found: entry.original.to_string(),
             now,
-        })
-    };
-    held.iter().filter_map(differs).collect()
+        }));
+    }
+    left.extend(after.unknown.iter().map(|line| Leftover {
+        place: line.clone(),
+        found: "known to another version".to_owned(),
+        now: "unknown".to_owned(),
+    }));
+    Ok(left)
 }
 
 /// The lock of the agent, when nobody holds it.
@@ -269,16 +258,6 @@ fn try_lock(path: &Path) -> Option<File> {
         .ok()?;
     rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
     Some(file)
-}
-
-impl KnobRef {
-    /// What the file says; `None` when it is gone.
-    fn text(&self, tree: &Tree) -> Option<String> {
-        match tree.get_text(&self.group, self.knob) {
-            Ok(Reading::Value((text, _))) => Some(text),
-            _ => None,
-        }
-    }
 }
 
 #[cfg(test)]
@@ -320,7 +299,7 @@ mod tests {
         });
         assert_eq!(
             given,
-            Given { held: 0, left: Vec::new(), by_agent: true, is_unanswered: false }
+            Restoration { held: 0, left: Vec::new(), by_agent: true, is_unanswered: false }
         );
     }
 

@@ -1,4 +1,4 @@
-//! Who runs the rounds? One thread, which alone writes to the kernel.
+//! Who runs the rounds? One thread, which writes to the kernel itself whatever is written in no time.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,15 +9,15 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use tracing::warn;
 
-use super::arbiter::chain;
 use super::rounds::{Inputs, Rounds};
 use super::switch::{self, Off};
 use crate::clock::Clock;
 use crate::health::Part;
 use crate::node_state::SharedNodeState;
+use crate::object::chain;
 use crate::series::Metrics;
 use crate::topology::SharedTopology;
-use crate::worker::Worker;
+use crate::worker::{End, Worker};
 
 /// How long giving everything back may take at the end.
 const CLEANUP: Duration = Duration::from_secs(4);
@@ -46,6 +46,11 @@ pub struct ActThread(Worker);
 impl ActThread {
     pub fn start(rounds: Rounds, watching: Watching) -> io::Result<Self> {
         Ok(Self(Worker::start("act", move |stop| run(rounds, &watching, stop))?))
+    }
+
+    /// Says when the thread has ended.
+    pub(crate) fn end(&mut self) -> Option<End> {
+        self.0.end()
     }
 
     /// Whether the thread is still there.
@@ -77,7 +82,8 @@ fn run(mut rounds: Rounds, watching: &Watching, stop: &AtomicBool) {
             state,
         };
         rounds.tick(now, Timestamp::now(), &inputs);
-        if obeyed != off {
+        // What is being written at this moment may still change something.
+        if obeyed != off && !rounds.is_busy() {
             answer(&watching.dir, off.as_ref());
             obeyed.clone_from(&off);
         }
@@ -105,7 +111,9 @@ fn clean_up(rounds: &mut Rounds, clock: Clock) {
             return;
         }
         if clock.now() >= end {
-            warn!("not every kernel file could be given back; `tidepool off` tries again");
+            warn!(
+                "not everything could be restored; `tidepool off` tries again and says what is left"
+            );
             return;
         }
         thread::sleep(Duration::from_millis(100));

@@ -17,7 +17,7 @@ use crate::clock::Clock;
 use crate::collect::CollectSettings;
 use crate::node_state::SharedNodeState;
 use crate::series::{Metrics, Store};
-use crate::worker::Worker;
+use crate::worker::{End, Worker};
 
 /// How many ticks are remembered.
 const REMEMBERED: usize = 3600;
@@ -89,6 +89,11 @@ impl CollectThread {
     /// How often the thread went to sleep.
     pub fn wakes(&self) -> u64 {
         self.wakes.count()
+    }
+
+    /// Says when the thread has ended.
+    pub(crate) fn end(&mut self) -> Option<End> {
+        self.worker.end()
     }
 
     /// Whether the thread is still there.

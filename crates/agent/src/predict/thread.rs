@@ -16,7 +16,7 @@ use super::{PredictSettings, Predictor, training};
 use crate::clock::Clock;
 use crate::node_state::SharedNodeState;
 use crate::series::Metrics;
-use crate::worker::Worker;
+use crate::worker::{End, Worker};
 
 /// The models, for those who ask what they say.
 #[derive(Debug, Clone)]
@@ -75,6 +75,11 @@ impl PredictThread {
         };
         let worker = Worker::start("predict", move |stop| trainer.run(stop))?;
         Ok((Self(worker), prediction))
+    }
+
+    /// Says when the thread has ended.
+    pub(crate) fn end(&mut self) -> Option<End> {
+        self.0.end()
     }
 
     /// Stops after writing all models to disk.

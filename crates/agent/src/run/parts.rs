@@ -1,6 +1,7 @@
 //! The parts of a running agent.
 
 use std::fmt::Debug;
+use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,6 +43,7 @@ use crate::server::{self, Shown};
 use crate::topology::SharedTopology;
 use crate::topology::publish::KubeletSource;
 use crate::waits::waits;
+use crate::worker::{End, ThreadEnd};
 use crate::{device, evict, measured, node_state, pleg, status, topology};
 
 /// How long threads may take to stop; the process has ten seconds.
@@ -61,6 +63,8 @@ pub(super) struct Agent {
     layout: Layout,
     stop: CancellationToken,
     tasks: JoinSet<&'static str>,
+    /// One for each thread, until it has ended.
+    threads: JoinSet<Option<ThreadEnd>>,
     health: Health,
     exposition: Exposition,
     audit: Audit,
@@ -106,6 +110,7 @@ impl Agent {
             layout,
             stop,
             tasks: JoinSet::new(),
+            threads: JoinSet::new(),
             health,
             exposition,
             clock: Clock::start(),
@@ -141,11 +146,19 @@ impl Agent {
                 let name = ended.unwrap_or("that panicked");
                 Err(RunError::Ended { name })
             }
+            Some(ended) = self.threads.join_next() => {
+                match ended.ok().flatten() {
+                    _ if self.stop.is_cancelled() => Ok(()),
+                    Some(end) => Err(RunError::ThreadEnded(end)),
+                    None => Err(RunError::Ended { name: "that panicked" }),
+                }
+            }
         }
     }
 
-    /// Ends everything; what takes too long is left behind.
-    pub(super) async fn stop(mut self) {
+    /// Ends everything; what takes too long is left behind. The lock is free for the next agent once no thread
+    /// writes any more, even if nobody waits for that.
+    pub(super) async fn stop(mut self, lock: Option<File>) {
         self.stop.cancel();
         self.pleg = None;
         let (act, collect, predict) = (self.act.take(), self.collect.take(), self.predict.take());
@@ -161,6 +174,7 @@ impl Agent {
             if let Some(predict) = predict {
                 predict.stop();
             }
+            drop(lock);
         });
         let all = async {
             while self.tasks.join_next().await.is_some() {}
@@ -178,6 +192,13 @@ impl Agent {
             task.await;
             name
         });
+    }
+
+    /// Waits for the ends of threads: one that ends before it is told to takes the process down.
+    fn follow_threads(&mut self, ends: impl IntoIterator<Item = Option<End>>) {
+        for end in ends.into_iter().flatten() {
+            self.threads.spawn(async move { end.await.ok() });
+        }
     }
 
     /// Follows the object of this kind that has the node's name.
@@ -275,11 +296,13 @@ impl Agent {
         let interval = settings.usage_interval;
         let (state, clock) = (self.state.clone(), self.clock);
         let collect = CollectThread::start(settings, tree.clone(), state.clone(), clock);
-        let (collect, metrics) = collect.map_err(failed("collect"))?;
+        let (mut collect, metrics) = collect.map_err(failed("collect"))?;
+        self.follow_threads([collect.end()]);
         self.collect = Some(collect);
         let settings = self.config.predict.clone();
         let predict = PredictThread::start(settings, metrics.clone(), state, clock);
-        let (predict, prediction) = predict.map_err(failed("predict"))?;
+        let (mut predict, prediction) = predict.map_err(failed("predict"))?;
+        self.follow_threads([predict.end()]);
         self.predict = Some(predict);
 
         let (live, state) = (metrics.clone(), self.state.clone());
@@ -375,9 +398,8 @@ impl Agent {
             ..act::Settings::default()
         };
         let (journal, audit) = (self.journal.clone(), self.audit.clone());
-        let files = act::switch::open_files(&acting.dir, self.config.host.clone());
         let layout = self.layout.clone();
-        let mut rounds = Rounds::new(settings, tree.clone(), layout, ledger, files, journal, audit)
+        let mut rounds = Rounds::new(settings, tree.clone(), layout, ledger, journal, audit)
             .publishing(self.exposition.clone());
         if let Some(prober) = acting.prober {
             rounds = rounds.probing(prober);
@@ -391,8 +413,11 @@ impl Agent {
             cleanup_on_exit: acting.cleanup_on_exit,
             part: self.health.part("act"),
         };
-        let failed = |source| RunError::Thread { name: "act", source };
-        self.act = Some(ActThread::start(rounds, watching).map_err(failed)?);
+        let failed = |name| move |source| RunError::Thread { name, source };
+        let slow = rounds.start_thread().map_err(failed("slow-writes"))?;
+        let mut act = ActThread::start(rounds, watching).map_err(failed("act"))?;
+        self.follow_threads([slow, act.end()]);
+        self.act = Some(act);
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use agent::act::rounds::Inputs;
-use agent::act::{Files, Journal, Ledger, Rounds, Settings};
+use agent::act::{Journal, Ledger, Rounds, Settings};
 use agent::audit::{self, Audit};
 use agent::node_state::NodeState;
 use agent::series::{Measure, Metrics, StorageInfo, Store, Subject};
@@ -82,17 +82,9 @@ impl Rig {
             Settings { gates, interval: Duration::from_millis(100), ..Settings::default() };
         let journal = Journal::new("n1");
         let audit = Audit::new(audit::Settings::default());
-        let files = Files::open(tree.shared_fs(), &ledger.with_extension("files"));
         let ledger = Ledger::open(&ledger).unwrap();
-        let rounds = Rounds::new(
-            settings,
-            tree.clone(),
-            layout.clone(),
-            ledger,
-            files,
-            journal.clone(),
-            audit,
-        );
+        let rounds =
+            Rounds::new(settings, tree.clone(), layout.clone(), ledger, journal.clone(), audit);
         let pods = pods.iter().map(|(name, qos)| pod(name, qos, &layout)).collect();
         let machine = machine::read(&tree.shared_fs()).unwrap();
         let cpus = i64::try_from(machine.cpus.len()).unwrap();

@@ -57,7 +57,7 @@ fn errors_end_and_the_machine_is_as_if_there_had_been_none() {
         rig.off_by = Some("a test".to_owned());
         rig.step(Duration::from_secs(1));
         rig.step(Duration::from_secs(1));
-        let held: Vec<_> = rig.rounds.arbiter().held().map(|target| target.to_string()).collect();
+        let held: Vec<_> = rig.rounds.arbiter().held().iter().map(ToString::to_string).collect();
         assert_eq!(held, [""; 0], "{version:?}");
     }
 }

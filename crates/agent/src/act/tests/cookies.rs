@@ -81,7 +81,6 @@ fn a_new_life_knows_its_own_cookies_and_leaves_those_of_others() {
     rig.tick();
     let before = cookies.all();
     rig.restart();
-    rig.use_cookies(&cookies);
     // A virtual machine has made a cookie for itself.
     start(&rig, &cookies, "web", 13, 77);
     start(&rig, &cookies, "api", 14, 0);

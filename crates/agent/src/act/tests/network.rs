@@ -1,12 +1,16 @@
 //! The network, divided by files and by classes.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use api::protocol::gate::AgentGate;
 use groups::Version;
+use host::cookies::FakeCookies;
+use host::qdisc::Tc;
+use rustix::io::Errno;
 use serde_json::{Value, json};
 
-use super::super::network::{Places, Tc};
+use super::super::writer::Devices;
 use super::rig::{POD, Pod, Rig};
 
 const GATES: [AgentGate; 2] = [AgentGate::TerwayQoS, AgentGate::TCNetworkQoS];
@@ -22,8 +26,8 @@ fn slo(policy: &str, total: &str) -> Value {
     })
 }
 
-/// Places below a directory; `tc` is a script that writes down how it was called.
-fn places(dir: &Path, queue: &str) -> Places {
+/// A script in place of `tc` that writes down how it was called.
+fn tc(dir: &Path, queue: &str) -> Tc {
     let script = dir.join("tc");
     let log = dir.join("log");
     let text = format!(
@@ -39,7 +43,7 @@ fn places(dir: &Path, queue: &str) -> Places {
         std::fs::write(dir.join("queue"), queue).unwrap();
     }
     let before = vec![script.display().to_string()];
-    Places { terway: vec![dir.join("terway")], tc: Tc { program: "sh".to_owned(), before } }
+    Tc { program: "sh".to_owned(), before, limit: Duration::from_secs(60) }
 }
 
 fn headline(rig: &Rig) -> Option<String> {
@@ -47,14 +51,18 @@ fn headline(rig: &Rig) -> Option<String> {
     all.into_iter().find(|one| one.strategy == "network").map(|one| one.why.headline)
 }
 
-fn files(dir: &Path) -> [Option<String>; 2] {
-    let read = |name: &str| std::fs::read_to_string(dir.join("terway/qos").join(name)).ok();
-    [read("global_bps_config"), read("pod.json")]
+fn files(rig: &Rig) -> [Option<String>; 2] {
+    ["global_bps_config", "pod.json"]
+        .map(|name| rig.kernel.fake.text(format!("var/lib/terway/qos/{name}")))
 }
 
 fn rig(dir: &Path, queue: &str) -> Rig {
     let mut rig = Rig::with_gates(Version::V2, &GATES);
-    rig.use_network(places(dir, queue));
+    let tc = tc(dir, queue);
+    rig.use_devices(move || Devices {
+        cookies: Box::new(FakeCookies::refusing(Errno::OPNOTSUPP)),
+        qdiscs: Box::new(tc.clone()),
+    });
     rig.kernel.fake.set("proc/net/route", "Iface\tDestination\neth0\t00000000\n");
     rig
 }
@@ -71,10 +79,10 @@ fn terway_is_told_in_files_that_go_with_the_policy() {
     rig.tick();
     let why = headline(&rig).unwrap();
     assert!(why.contains("terway is not installed"), "{why}");
-    std::fs::create_dir(dir.path().join("terway")).unwrap();
+    rig.kernel.fake.set("var/lib/terway/daemon", "");
     rig.slow_round();
-    let [global, pods] = files(dir.path());
-    let global = global.unwrap();
+    let [global, pods] = files(&rig);
+    let global = global.unwrap() + "\n";
     assert!(global.starts_with("hw_tx_bps_max 125000000\n"), "{global}");
     assert!(global.contains("offline_l2_tx_bps_min 12500000\n"), "bytes, not bits: {global}");
     assert!(global.contains("offline_l2_rx_bps_max 62500000\n"), "{global}");
@@ -89,23 +97,21 @@ fn terway_is_told_in_files_that_go_with_the_policy() {
     assert!(!rig.rounds.is_clean());
     rig.slo(slo("tc", "0"));
     rig.tick();
-    assert_eq!(files(dir.path()), [None, None]);
+    assert_eq!(files(&rig), [None, None]);
 }
 
 #[test]
 fn files_that_were_there_come_back_even_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let mut rig = rig(dir.path(), "");
-    std::fs::create_dir_all(dir.path().join("terway/qos")).unwrap();
-    std::fs::write(dir.path().join("terway/qos/pod.json"), "{}").unwrap();
+    rig.kernel.fake.set("var/lib/terway/qos/pod.json", "{}");
     rig.slo(slo("terway-qos", "1G"));
     rig.tick();
-    assert_ne!(files(dir.path())[0], None);
+    assert_ne!(files(&rig)[0], None);
     rig.restart();
-    rig.use_network(places(dir.path(), ""));
     rig.off_by = Some("a test".to_owned());
     rig.tick();
-    assert_eq!(files(dir.path()), [None, Some("{}".to_owned())]);
+    assert_eq!(files(&rig), [None, Some("{}".to_owned())]);
     assert!(rig.rounds.is_clean());
 }
 
@@ -135,7 +141,9 @@ fn classes_are_made_once_followed_and_removed() {
     assert!(log(dir.path()).contains("match ip src 10.0.0.8/32 flowid 1:4"));
     rig.off_by = Some("a test".to_owned());
     rig.tick();
-    assert!(log(dir.path()).ends_with("qdisc del dev eth0 root\n"), "{}", log(dir.path()));
+    let said = log(dir.path());
+    let last = said.lines().rfind(|line| !line.starts_with("qdisc show"));
+    assert_eq!(last, Some("qdisc del dev eth0 root"), "{said}");
     assert!(!dir.path().join("queue").exists());
     assert!(rig.rounds.is_clean());
 }

@@ -100,9 +100,8 @@ fn off_without_an_agent_gives_the_cache_back_too() {
         rig.slo(dividing());
         rig.tick();
         assert_ne!(rig.kernel.fake.to_fixture(), before);
-        rig.die();
         let end = Instant::now() + Duration::from_secs(5);
-        switch::give_back(rig.state(), &rig.tree, end).unwrap();
+        switch::restore(rig.state(), &rig.tree, end).unwrap();
         assert_eq!(rig.kernel.fake.to_fixture(), before, "made by us: {made_by_us}");
     }
 }
@@ -111,8 +110,7 @@ fn off_without_an_agent_gives_the_cache_back_too() {
 fn a_group_is_not_touched_when_that_cannot_be_remembered() {
     let mut rig = Rig::new(Version::V2);
     with_cache(&rig);
-    // A directory in its place cannot be replaced by a file.
-    std::fs::create_dir(rig.state().join("files.resctrl")).unwrap();
+    rig.fill_disk();
     let before = rig.kernel.fake.to_fixture();
     rig.slo(dividing());
     rig.tick();

@@ -14,6 +14,7 @@ use host::Reading;
 use host::cgroup::Tree;
 use host::cookies::FakeCookies;
 use host::fs::{Entry, FakeFs, HostFs, Source};
+use host::qdisc::FakeQdiscs;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node as NodeObject;
 use qos::node::{Node, Pods, next};
@@ -23,10 +24,10 @@ use tempfile::TempDir;
 use units::{Bytes, Cpu, CpuMemory};
 
 use super::super::facts::Settings;
-use super::super::network::Places;
 use super::super::rounds::Inputs;
 use super::super::wake::WakeProbe;
-use super::super::{Files, Journal, Ledger, Rounds};
+use super::super::writer::Devices;
+use super::super::{Journal, Ledger, Rounds};
 use crate::audit::{self, Audit};
 use crate::node_state::NodeState;
 use crate::series::{Measure, Metrics, Store, Subject};
@@ -132,6 +133,7 @@ pub(super) struct Rig {
     pub(super) now: Duration,
     pub(super) off_by: Option<String>,
     settings: Settings,
+    devices: Box<dyn Fn() -> Devices>,
     dir: TempDir,
     pods: BTreeMap<String, Arc<qos::node::Pod>>,
     slo: Value,
@@ -201,6 +203,7 @@ impl Rig {
             now: Duration::ZERO,
             off_by: None,
             settings,
+            devices: Box::new(none),
             dir,
             pods: BTreeMap::new(),
             slo: json!({}),
@@ -213,16 +216,21 @@ impl Rig {
     /// The agent dies and a new one takes over.
     pub(super) fn restart(&mut self) {
         self.rounds = start(&self.settings, &self.tree, &self.layout, &self.dir, &self.journal);
+        self.rounds.parts().0.use_devices((self.devices)());
+    }
+
+    /// With other devices than a fake host has, now and after every restart.
+    pub(super) fn use_devices(&mut self, devices: impl Fn() -> Devices + 'static) {
+        self.devices = Box::new(devices);
+        self.rounds.parts().0.use_devices((self.devices)());
     }
 
     pub(super) fn use_cookies(&mut self, cookies: &FakeCookies) {
-        let (besides, _, files) = self.rounds.parts();
-        besides.use_cookies(files, Box::new(cookies.clone()));
-    }
-
-    pub(super) fn use_network(&mut self, places: Places) {
-        let (besides, _, files) = self.rounds.parts();
-        besides.use_network(files, places);
+        let cookies = cookies.clone();
+        self.use_devices(move || Devices {
+            cookies: Box::new(cookies.clone()),
+            qdiscs: Box::new(FakeQdiscs::default()),
+        });
     }
 
     pub(super) fn use_probe(&mut self, probe: WakeProbe) {
@@ -234,10 +242,9 @@ impl Rig {
         self.dir.path()
     }
 
-    /// The agent is gone, and leaves the mark of this boot as a real one would.
-    pub(super) fn die(&self) {
-        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        std::fs::write(self.state().join("boot"), boot).unwrap();
+    /// Nothing can be kept in the ledger any more.
+    pub(super) fn fill_disk(&mut self) {
+        self.rounds.parts().0.fill_disk();
     }
 
     /// Another hierarchy was mounted.
@@ -446,6 +453,14 @@ impl Rig {
     }
 }
 
+/// A host without core scheduling or network devices.
+fn none() -> Devices {
+    Devices {
+        cookies: Box::new(FakeCookies::refusing(Errno::OPNOTSUPP)),
+        qdiscs: Box::new(FakeQdiscs::default()),
+    }
+}
+
 fn start(
     settings: &Settings,
     tree: &Tree,
@@ -455,7 +470,6 @@ fn start(
 ) -> Rounds {
     let ledger = Ledger::open(&dir.path().join("ledger")).unwrap();
     let audit = Audit::new(audit::Settings::default());
-    let files = Files::open(tree.shared_fs(), &dir.path().join("files"));
     let (settings, layout) = (settings.clone(), layout.clone());
-    Rounds::new(settings, tree.clone(), layout, ledger, files, journal.clone(), audit)
+    Rounds::new(settings, tree.clone(), layout, ledger, journal.clone(), audit)
 }

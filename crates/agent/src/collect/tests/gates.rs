@@ -90,6 +90,11 @@ fn cold_pages_are_not_hot() {
         rig.fs.set(format!("/sys/kernel/mm/kidled/{file}"), "0\n");
     }
     let group = "kubepods/burstable/podweb";
+    let off = idle_pages(0).replace("seconds: 5", "seconds: 0");
+    rig.fs.set(rig.file(Controller::Memory, group, "memory.idle_page_stats"), off.clone());
+    rig.fs.set("/sys/fs/cgroup/memory/memory.idle_page_stats", off);
+    (0..10).for_each(|_| rig.step());
+    assert_eq!(rig.fresh(Subject::Pod("web"), Measure::ColdPages), None, "nobody scans yet");
     rig.count(group, Counters { anon: 300 * MIB, file: 100 * MIB, ..Counters::default() });
     rig.fs.set(rig.file(Controller::Memory, group, "memory.idle_page_stats"), idle_pages(40));
     rig.fs.set("/sys/fs/cgroup/memory/memory.idle_page_stats", idle_pages(500));
@@ -99,7 +104,7 @@ fn cold_pages_are_not_hot() {
     rig.assert_fresh(Subject::Pod("web"), Measure::MemoryWithHotPages, 360.0 * mib);
     rig.assert_fresh(Subject::Node, Measure::MemoryWithHotPages, 3_500.0 * mib);
     let period = rig.fs.text("/sys/kernel/mm/kidled/scan_period_in_seconds");
-    assert_eq!(period.as_deref(), Some("5"));
+    assert_eq!(period.as_deref(), Some("0"), "a collector only reads");
 }
 
 #[test]

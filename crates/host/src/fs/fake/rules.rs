@@ -12,6 +12,7 @@
 //! | `cgroup.subtree_control` | words with `+` or `-`; only controllers the group itself has |
 //! | resctrl `schemata` | a line changes the domains it names, and only of a resource that is there |
 //! | resctrl `tasks` | the thread leaves every other group |
+//! | `sched_features` | a word switches one feature of the list |
 //!
 //! Everything else is kept as written.
 
@@ -23,6 +24,7 @@ use units::CpuSet;
 
 use super::{Tree, group};
 
+const DEBUG: &str = "sys/kernel/debug";
 const PAGE: u64 = 4096;
 const LEAST_QUOTA: i64 = 1_000;
 const PERIODS: std::ops::RangeInclusive<i64> = 1_000..=1_000_000;
@@ -40,6 +42,9 @@ pub(super) fn write(tree: &mut Tree, path: &Path, value: &str) -> Result<(), Err
     }
     if dir.starts_with(group::RESCTRL_ROOT) && name == "tasks" {
         return move_to(tree, Path::new(group::RESCTRL_ROOT), &dir, name, value);
+    }
+    if dir.starts_with(DEBUG) && ["features", "sched_features"].contains(&name) {
+        return feature(tree, path, value);
     }
     if !dir.starts_with(group::CGROUP_ROOT) {
         tree.put(path.to_owned(), value);
@@ -66,6 +71,19 @@ pub(super) fn write(tree: &mut Tree, path: &Path, value: &str) -> Result<(), Err
         _ => value.to_owned(),
     };
     tree.put(path.to_owned(), shown);
+    Ok(())
+}
+
+/// A switch of the scheduler: the list shows each by its name, or `NO_` and its name.
+fn feature(tree: &mut Tree, path: &Path, value: &str) -> Result<(), Errno> {
+    let name = |word: &str| word.strip_prefix("NO_").unwrap_or(word).to_owned();
+    let words = tree.text(path);
+    if !words.split_whitespace().any(|word| name(word) == name(value)) {
+        return Err(Errno::INVAL);
+    }
+    let new = |word| if name(word) == name(value) { value } else { word };
+    let words: Vec<&str> = words.split_whitespace().map(new).collect();
+    tree.put(path.to_owned(), words.join(" "));
     Ok(())
 }
 

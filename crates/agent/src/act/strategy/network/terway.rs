@@ -1,12 +1,13 @@
 //! The two files that terway's daemon reads.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::Path;
 
+use host::fs::HostFs;
 use qos::node::Pod;
 use serde::Serialize;
 
-use super::{NetworkError, bits, tier_of};
+use super::{bits, tier_of};
 use crate::act::facts::Facts;
 
 pub(super) const GLOBAL: &str = "global_bps_config";
@@ -36,11 +37,15 @@ struct Limits {
     egress_bandwidth: u64,
 }
 
+/// Terway's directory in a container of the reference's chart, or on the host itself.
+const DIRS: [&str; 2] = ["/host-var-lib/terway", "/var/lib/terway"];
+
 /// The directory for files of this kind, below the first of terway's that is there.
-pub(super) fn dir(places: &[PathBuf]) -> Result<PathBuf, NetworkError> {
-    let found = places.iter().find(|place| place.is_dir());
-    let missing = || NetworkError::NoTerway { dir: places.last().cloned().unwrap_or_default() };
-    found.map(|place| place.join("qos")).ok_or_else(missing)
+pub(super) fn dir(fs: &dyn HostFs) -> Result<String, String> {
+    let found = DIRS.iter().find(|dir| fs.exists(Path::new(dir)));
+    let [_, on_host] = DIRS;
+    let missing = || format!("terway is not installed: there is no {on_host}");
+    found.map(|dir| format!("{dir}/qos")).ok_or_else(missing)
 }
 
 /// All pods of the node.
