@@ -13,7 +13,7 @@
 //! overridden, and not managed any more until it is made anew. A value that fell back to the original is a
 //! reset by kubelet or systemd, and is written again.
 
-mod known;
+mod target_state;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -27,7 +27,7 @@ use qos::claim::Claim;
 use qos::wish::{Target, Wish};
 use qos::writes::is_restored_after;
 
-use self::known::Known;
+use self::target_state::TargetState;
 use super::backend::Limit;
 use super::backend::cookie::CookieHolders;
 use super::lane::Lane;
@@ -93,7 +93,7 @@ pub struct Arbiter {
     wishes: BTreeMap<Target, Vec<(&'static str, Wish)>>,
     /// Wishes that are carried out once, and wait for it.
     once: BTreeMap<Target, (&'static str, Wish)>,
-    known: BTreeMap<Target, Known>,
+    states: BTreeMap<Target, TargetState>,
     /// Targets whose wishes changed, or that have to be tried again.
     dirty: BTreeSet<Target>,
     /// Targets that the slow lane is at, with the reason for what is asked for once.
@@ -129,7 +129,7 @@ impl Arbiter {
             owners: BTreeMap::new(),
             wishes: BTreeMap::new(),
             once: BTreeMap::new(),
-            known: BTreeMap::new(),
+            states: BTreeMap::new(),
             dirty: BTreeSet::new(),
             in_flight: BTreeMap::new(),
             next_scan: Duration::ZERO,
@@ -138,8 +138,8 @@ impl Arbiter {
     }
 
     /// From now on a thread of its own carries out what is slow.
-    pub(super) fn start_thread(&mut self) -> io::Result<Option<End>> {
-        let writer = Writer::slow(&self.tree, Devices::of(&self.tree), &self.ledger);
+    pub(super) fn start_thread(&mut self, devices: Devices) -> io::Result<Option<End>> {
+        let writer = Writer::slow(&self.tree, devices, &self.ledger);
         self.slow = Lane::thread(writer)?;
         Ok(self.slow.end())
     }
@@ -186,8 +186,8 @@ impl Arbiter {
 
     /// Somebody wants something else of a target.
     fn mark(&mut self, target: Target) {
-        if let Some(known) = self.known.get_mut(&target) {
-            known.is_absent = false;
+        if let Some(state) = self.states.get_mut(&target) {
+            state.is_absent = false;
         }
         self.dirty.insert(target);
     }
@@ -199,8 +199,8 @@ impl Arbiter {
         self.owners.clear();
         self.once.clear();
         self.slow.cancel();
-        for known in self.known.values_mut() {
-            known.forgive();
+        for state in self.states.values_mut() {
+            state.forgive();
         }
     }
 
@@ -224,24 +224,24 @@ impl Arbiter {
         !self.in_flight.is_empty()
     }
 
-    /// Whether every target holds its original value, and nothing is being written.
+    /// Whether every target holds its original value, as far as this version knows, and nothing is being written.
     pub fn is_clean(&self) -> bool {
-        !self.is_busy() && self.held_count() == 0
+        !self.is_busy() && self.ledger.lock().targets().len() == 0
     }
 
     /// Why a target is not as it is wanted.
     pub(super) fn trouble(&self, target: &Target) -> Option<&str> {
-        self.known.get(target)?.trouble.as_deref()
+        self.states.get(target)?.trouble.as_deref()
     }
 
     /// Why this machine has no such target.
     pub(super) fn unsupported(&self, target: &Target) -> Option<&str> {
-        self.known.get(target).filter(|known| known.is_unsupported)?.trouble.as_deref()
+        self.states.get(target).filter(|state| state.is_unsupported)?.trouble.as_deref()
     }
 
     /// Who has a cookie, when it was last looked at.
     pub(super) fn holders(&self, target: &Target) -> Option<&CookieHolders> {
-        self.known.get(target)?.holders.as_ref()
+        self.states.get(target)?.holders.as_ref()
     }
 
     /// The wishes for a target, strongest last.
@@ -294,14 +294,14 @@ impl Arbiter {
     fn scan(&mut self, now: Duration) {
         let ledger = self.ledger.lock();
         let wishes = &self.wishes;
-        self.known.retain(|target, _| {
+        self.states.retain(|target, _| {
             wishes.contains_key(target) || target.is_one_shot() || ledger.entry(target).is_some()
         });
         let all = self.wishes.keys().chain(ledger.targets());
         let is_due = |target: &&Target| {
-            self.known.get(*target).is_none_or(|known| {
-                known.settled.is_none()
-                    || now.saturating_sub(known.looked_at) >= trust(target)
+            self.states.get(*target).is_none_or(|state| {
+                state.settled.is_none()
+                    || now.saturating_sub(state.looked_at) >= trust(target)
                     || self.watched.contains(*target)
             })
         };
@@ -327,14 +327,14 @@ impl Arbiter {
             false if self.watched.contains(&target) => SCAN,
             false => trust(&target),
         };
-        if !self.known.entry(target.clone()).or_default().is_due(&claims, now, trust) {
+        if !self.states.entry(target.clone()).or_default().is_due(&claims, now, trust) {
             return None;
         }
         if claims.is_empty() && self.has_to_wait(&target) {
             self.dirty.insert(target);
             return None;
         }
-        let is_theirs = self.known.get(&target).is_some_and(|known| known.is_overridden);
+        let is_theirs = self.states.get(&target).is_some_and(|state| state.is_overridden);
         Some(Order { target, claims, is_theirs })
     }
 
@@ -359,7 +359,7 @@ impl Arbiter {
     /// Gives out what is carried out once. While one is under way, or this machine refuses it, others go unheard.
     fn ask_once(&mut self, now: Duration) {
         for (target, (owner, wish)) in std::mem::take(&mut self.once) {
-            let is_paused = self.known.get(&target).is_some_and(|known| !known.may_try(now));
+            let is_paused = self.states.get(&target).is_some_and(|state| !state.may_try(now));
             if is_paused || self.in_flight.contains_key(&target) {
                 continue;
             }
@@ -377,8 +377,8 @@ impl Arbiter {
         let Report { target, owner, result } = report;
         let asked = self.in_flight.remove(&target).filter(|why| !why.is_empty());
         let is_wanted = self.wishes.contains_key(&target) || target.is_one_shot();
-        let known = self.known.entry(target.clone()).or_default();
-        let outcome = known.take(result, now, is_wanted, &target)?;
+        let state = self.states.entry(target.clone()).or_default();
+        let outcome = state.take(result, now, is_wanted, &target)?;
         let wish = self.wishes_for(&target).into_iter().rfind(|(name, _)| Some(*name) == owner);
         let why = asked.or_else(|| wish.map(|(_, wish)| wish.why.clone()));
         let why = why.unwrap_or_else(|| "nobody wants it otherwise".to_owned());

@@ -35,7 +35,7 @@ use crate::object::chain;
 
 /// What a target holds at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Observed {
+pub(super) struct Observation {
     /// In words by which it is recognised later.
     pub(super) text: String,
     /// As wishes see it. Where a value has many parts, it equals the wanted one when all parts are so.
@@ -46,7 +46,7 @@ pub(super) struct Observed {
     pub(super) holders: Option<CookieHolders>,
 }
 
-impl Observed {
+impl Observation {
     fn of_text(text: String, value: Value) -> Self {
         let original = OriginalValue::Text(text.clone());
         Self { text, value, original, holders: None }
@@ -63,7 +63,7 @@ pub(super) struct Aim<'a> {
 
 /// Why a target says nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Unread {
+pub(super) enum ReadFailure {
     /// It does not exist any more, and nothing of ours with it.
     Gone,
     /// This machine has no such thing.
@@ -94,7 +94,7 @@ impl Refusal {
 pub(super) struct Job<'a> {
     pub(super) target: &'a Target,
     pub(super) value: &'a Value,
-    pub(super) now: &'a Observed,
+    pub(super) now: &'a Observation,
     pub(super) entry: Option<&'a Entry>,
     pub(super) limit: &'a Limit,
 }
@@ -103,13 +103,13 @@ pub(super) struct Job<'a> {
 pub(super) trait Backend: Debug + Send {
     fn serves(&self, target: &Target) -> bool;
 
-    fn read(&mut self, target: &Target, aim: Aim<'_>) -> Result<Observed, Unread>;
+    fn read(&mut self, target: &Target, aim: Aim<'_>) -> Result<Observation, ReadFailure>;
 
     /// Brings the target to the value. Announces every value before it is written.
-    fn write(&mut self, job: &Job<'_>, log: &Log<'_>) -> Result<(), Refusal>;
+    fn write(&mut self, job: &Job<'_>, log: &Announcer<'_>) -> Result<(), Refusal>;
 
     /// Brings back what was there; the job's value is that, as wishes would see it.
-    fn restore(&mut self, job: &Job<'_>, log: &Log<'_>) -> Result<(), Refusal> {
+    fn restore(&mut self, job: &Job<'_>, log: &Announcer<'_>) -> Result<(), Refusal> {
         self.write(job, log)
     }
 
@@ -117,33 +117,33 @@ pub(super) trait Backend: Debug + Send {
     fn original(&self, target: &Target, original: &OriginalValue) -> Option<Value>;
 
     /// Whether the target holds its original value, or one that does the same.
-    fn is_original(&self, target: &Target, original: &OriginalValue, now: &Observed) -> bool {
+    fn is_original(&self, target: &Target, original: &OriginalValue, now: &Observation) -> bool {
         self.original(target, original).is_some_and(|original| original == now.value)
     }
 
     /// Whether what is there came from us, or was there before us. Where an earlier version did not write down
     /// what it wrote, that cannot be told, and counts as ours.
-    fn is_ours(&self, target: &Target, entry: &Entry, now: &Observed) -> bool {
+    fn is_ours(&self, target: &Target, entry: &Entry, now: &Observation) -> bool {
         entry.ours.is_empty()
             || entry.ours.contains(&now.text)
             || self.is_original(target, &entry.original, now)
     }
 
     /// What a target would hold without us although it was never written: something of ours was handed down.
-    fn inherited(&self, _target: &Target, _now: &Observed) -> Option<OriginalValue> {
+    fn inherited(&self, _target: &Target, _now: &Observation) -> Option<OriginalValue> {
         None
     }
 }
 
 /// Where a backend says what it is about to write.
 #[derive(Debug)]
-pub(super) struct Log<'a> {
+pub(super) struct Announcer<'a> {
     pub(super) ledger: &'a SharedLedger,
     pub(super) target: &'a Target,
     pub(super) original: &'a OriginalValue,
 }
 
-impl Log<'_> {
+impl Announcer<'_> {
     fn announce(&self, text: &str) -> Result<(), Refusal> {
         let kept = self.ledger.lock().announce(self.target, self.original, text);
         kept.map_err(|error| Refusal::Ledger(chain(&error)))

@@ -36,6 +36,7 @@ use super::strategy::network::NetworkDivision;
 use super::strategy::{self, Memory};
 use super::wake::{self, Prober, WakeProbe};
 use super::why::Decision;
+use super::writer::Devices;
 use super::{Arbiter, Change, Ledger, Outcome, gauges};
 use crate::audit::{Audit, Record, Subject};
 use crate::exposition::Exposition;
@@ -228,7 +229,7 @@ impl Rounds {
 
     /// From now on a thread of its own carries out what is slow; says when that thread has ended.
     pub(crate) fn start_thread(&mut self) -> io::Result<Option<End>> {
-        self.arbiter.start_thread()
+        self.arbiter.start_thread(Devices::of(&self.tree))
     }
 
     /// What a test replaces.

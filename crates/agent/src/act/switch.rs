@@ -150,6 +150,16 @@ pub fn turn_off(
     lock: &Path,
     off: &Off,
 ) -> Result<Restoration, SwitchError> {
+    turn_off_with(dir, tree, lock, off, || Devices::of(tree))
+}
+
+pub(super) fn turn_off_with(
+    dir: &Path,
+    tree: &Tree,
+    lock: &Path,
+    off: &Off,
+    devices: impl Fn() -> Devices,
+) -> Result<Restoration, SwitchError> {
     let path = dir.join(OFF);
     let failed = |source| SwitchError::File { path: path.clone(), source };
     fs::create_dir_all(dir).map_err(failed)?;
@@ -161,26 +171,22 @@ pub fn turn_off(
     let end = Instant::now() + PATIENCE;
     let by_agent = loop {
         if let Some(_lock) = try_lock(lock) {
-            restore(dir, tree, end)?;
+            restore(dir, tree, devices(), end)?;
             break false;
         }
-        let is_clean = is_obeyed(dir, off) && held(dir)?.len() == 0;
+        let is_clean = is_obeyed(dir, off) && held(dir)?.entries.is_empty();
         if is_clean || Instant::now() >= end {
             break true;
         }
         std::thread::sleep(Duration::from_millis(20));
     };
     let is_unanswered = by_agent && !is_obeyed(dir, off);
-    let left = leftovers(tree, before, &held(dir)?).map_err(failed)?;
+    let left = leftovers(tree, devices(), before, &held(dir)?).map_err(failed)?;
     Ok(Restoration { held: count, left, by_agent, is_unanswered })
 }
 
 /// Restores everything from the ledger alone.
-pub fn restore(dir: &Path, tree: &Tree, end: Instant) -> Result<(), SwitchError> {
-    restore_with(dir, tree, Devices::of(tree), end)
-}
-
-pub(super) fn restore_with(
+pub(super) fn restore(
     dir: &Path,
     tree: &Tree,
     devices: Devices,
@@ -210,19 +216,14 @@ fn held(dir: &Path) -> Result<Content, SwitchError> {
 }
 
 /// Reads every target that was held; those that are gone are as good as restored.
-fn leftovers(tree: &Tree, before: Content, after: &Content) -> io::Result<Vec<Leftover>> {
-    leftovers_with(tree, Devices::of(tree), before, after)
-}
-
-fn leftovers_with(
+fn leftovers(
     tree: &Tree,
     devices: Devices,
     before: Content,
     after: &Content,
 ) -> io::Result<Vec<Leftover>> {
-    let held: Vec<(Target, Entry)> =
-        before.entries.iter().chain(&after.entries).map(|(t, e)| (t.clone(), e.clone())).collect();
-    let held: BTreeMap<Target, Entry> = held.into_iter().collect();
+    let mut held: BTreeMap<Target, Entry> = before.entries.clone();
+    held.extend(after.entries.clone());
     let ledger = Arc::new(Mutex::new(Ledger::detached(before)?));
     let mut quick = Writer::quick(tree, &ledger);
     let mut slow = Writer::slow(tree, devices, &ledger);

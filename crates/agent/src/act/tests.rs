@@ -2,6 +2,7 @@ mod bursts;
 mod chaos;
 mod cookies;
 mod emergency;
+mod everything;
 mod four_classes;
 mod network;
 mod off;

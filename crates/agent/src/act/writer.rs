@@ -24,7 +24,7 @@ use super::backend::qdisc::QdiscBackend;
 use super::backend::reclaim::ReclaimBackend;
 use super::backend::resctrl::ResctrlBackend;
 use super::backend::terway::TerwayBackend;
-use super::backend::{Aim, Backend, Job, Limit, Log, Observed, Refusal, Unread};
+use super::backend::{Aim, Announcer, Backend, Job, Limit, Observation, ReadFailure, Refusal};
 use super::ledger::{Entry, LedgerError, OriginalValue, SharedLedger};
 use crate::object::chain;
 
@@ -43,12 +43,12 @@ pub(super) struct Report {
     pub(super) target: Target,
     /// Whose claim decided; `None` restores the original.
     pub(super) owner: Option<&'static str>,
-    pub(super) result: Settled,
+    pub(super) result: WriteOutcome,
 }
 
 /// How a target was left.
 #[derive(Debug, Clone)]
-pub(super) enum Settled {
+pub(super) enum WriteOutcome {
     /// As it should be, and what was written for that.
     Done {
         original: Value,
@@ -106,7 +106,7 @@ pub(super) struct Writer {
 /// A target that was read, with what it should become.
 struct Case {
     order: Order,
-    now: Observed,
+    now: Observation,
     original: Value,
     wanted: Value,
     owner: Option<&'static str>,
@@ -148,45 +148,48 @@ impl Writer {
         let mut cases = BTreeMap::new();
         for order in orders {
             let target = order.target.clone();
-            let looked = match target.is_one_shot() {
-                true => Err(self.ask_once(&order, limit)),
-                false if order.is_theirs => Err((None, self.look_for(&order.target))),
-                false => self.look(order),
-            };
-            match looked {
-                Ok(case) => {
-                    cases.insert(target, case);
+            let (owner, result) = if target.is_one_shot() {
+                self.ask_once(&order, limit)
+            } else if order.is_theirs {
+                (None, self.look_for(&target))
+            } else {
+                match self.look(order) {
+                    Ok(case) => {
+                        cases.insert(target, case);
+                        continue;
+                    }
+                    Err(result) => (None, *result),
                 }
-                Err((owner, result)) => reports.push(Report { target, owner, result }),
-            }
+            };
+            reports.push(Report { target, owner, result });
         }
         reports.extend(self.write(cases, limit));
         reports
     }
 
     /// Reads a target and folds its claims; an error is where it ends.
-    fn look(&mut self, order: Order) -> Result<Case, (Option<&'static str>, Settled)> {
+    fn look(&mut self, order: Order) -> Result<Case, Box<WriteOutcome>> {
         let Order { target, claims, .. } = &order;
         let entry = self.entry(target);
         // Values of many parts are only ever set, so what the claims come to does not depend on the original.
         let wanted = claims.first().map(|claim| resolve(claim.bound.value(), claims).value);
         let aim = Aim { wanted: wanted.as_ref(), entry: entry.as_ref() };
         let Some(backend) = self.backend(target) else {
-            return Err((None, Settled::Unsupported("nobody writes this".to_owned())));
+            return Err(WriteOutcome::Unsupported("nobody writes this".to_owned()).into());
         };
         let now = match backend.read(target, aim) {
             Ok(now) => now,
             // There is nothing to restore where there is no such thing.
-            Err(Unread::Unsupported(_)) if claims.is_empty() => {
-                return Err((None, self.let_go(target, Settled::Gone)));
+            Err(ReadFailure::Unsupported(_)) if claims.is_empty() => {
+                return Err(self.let_go(target, WriteOutcome::Gone).into());
             }
-            Err(unread) => return Err((None, self.unread(target, unread))),
+            Err(unread) => return Err(self.unread(target, unread).into()),
         };
         let original = match entry {
             Some(entry) if !backend.is_ours(target, &entry, &now) => {
                 let ours = entry.ours.last().cloned().unwrap_or_default();
-                let result = Settled::Overridden { ours, theirs: now.text };
-                return Err((None, self.let_go(target, result)));
+                let result = WriteOutcome::Overridden { ours, theirs: now.text };
+                return Err(self.let_go(target, result).into());
             }
             Some(entry) => entry.original,
             None => match backend.inherited(target, &now) {
@@ -194,7 +197,7 @@ impl Writer {
                     let mut ledger = self.ledger.lock();
                     let kept = ledger.announce(target, &original, &now.text);
                     drop(ledger);
-                    kept.map_err(|error| (None, ledger_failed(&error)))?;
+                    kept.map_err(|error| ledger_failed(&error))?;
                     original
                 }
                 None => now.original.clone(),
@@ -205,33 +208,33 @@ impl Writer {
         let Some(original) = understood else {
             let (value, is_unfinished) = (String::new(), false);
             let error = "the original in the ledger is not understood".to_owned();
-            return Err((None, Settled::Refused { value, error, is_unfinished }));
+            return Err(WriteOutcome::Refused { value, error, is_unfinished }.into());
         };
         let resolution = resolve(&original, claims);
         Ok(Case { order, now, original, wanted: resolution.value, owner: resolution.decided_by })
     }
 
     /// Whether a target that is somebody else's is still there.
-    fn look_for(&mut self, target: &Target) -> Settled {
+    fn look_for(&mut self, target: &Target) -> WriteOutcome {
         let aim = Aim { wanted: None, entry: None };
         match self.backend(target).map(|backend| backend.read(target, aim)) {
-            Some(Err(Unread::Gone)) => Settled::Gone,
-            _ => Settled::Theirs,
+            Some(Err(ReadFailure::Gone)) => WriteOutcome::Gone,
+            _ => WriteOutcome::Theirs,
         }
     }
 
-    fn unread(&self, target: &Target, unread: Unread) -> Settled {
+    fn unread(&self, target: &Target, unread: ReadFailure) -> WriteOutcome {
         match unread {
-            Unread::Gone => self.let_go(target, Settled::Gone),
-            Unread::Unsupported(reason) => Settled::Unsupported(reason),
-            Unread::Refused(error) => {
-                Settled::Refused { value: String::new(), error, is_unfinished: false }
+            ReadFailure::Gone => self.let_go(target, WriteOutcome::Gone),
+            ReadFailure::Unsupported(reason) => WriteOutcome::Unsupported(reason),
+            ReadFailure::Refused(error) => {
+                WriteOutcome::Refused { value: String::new(), error, is_unfinished: false }
             }
         }
     }
 
     /// The ledger forgets a target, whatever it holds.
-    fn let_go(&self, target: &Target, result: Settled) -> Settled {
+    fn let_go(&self, target: &Target, result: WriteOutcome) -> WriteOutcome {
         match self.ledger.lock().restored(target) {
             Ok(()) => result,
             Err(error) => ledger_failed(&error),
@@ -288,7 +291,7 @@ impl Writer {
         let (target, ledger) = (&case.order.target, self.ledger.clone());
         let entry = self.entry(target);
         let original = entry.as_ref().map_or(&case.now.original, |entry| &entry.original);
-        let log = Log { ledger: &ledger, target, original };
+        let log = Announcer { ledger: &ledger, target, original };
         let job = Job { target, value, now: &case.now, entry: entry.as_ref(), limit };
         let Some(backend) = self.backend(target) else { return Ok((String::new(), None)) };
         match case.order.claims.is_empty() {
@@ -306,9 +309,9 @@ impl Writer {
                 log.wrote(&shown.text)?;
                 Ok((shown.text, shown.holders))
             }
-            Err(Unread::Gone) => Ok(("gone".to_owned(), None)),
-            Err(Unread::Unsupported(reason)) => Err(Refusal::Unsupported(reason)),
-            Err(Unread::Refused(error)) => Err(Refusal::Refused(error)),
+            Err(ReadFailure::Gone) => Ok(("gone".to_owned(), None)),
+            Err(ReadFailure::Unsupported(reason)) => Err(Refusal::Unsupported(reason)),
+            Err(ReadFailure::Refused(error)) => Err(Refusal::Refused(error)),
         }
     }
 
@@ -335,26 +338,26 @@ impl Writer {
             Some((new, holders)) => (Some((now.text, new)), holders),
             None => (None, now.holders),
         };
-        let result = Settled::Done { original, value: wanted, wrote, holders };
+        let result = WriteOutcome::Done { original, value: wanted, wrote, holders };
         Report { target, owner, result }
     }
 
     /// Carries a wish out that leaves nothing to restore.
-    fn ask_once(&mut self, order: &Order, limit: &Limit) -> (Option<&'static str>, Settled) {
-        let Some(claim) = order.claims.first() else { return (None, Settled::Gone) };
+    fn ask_once(&mut self, order: &Order, limit: &Limit) -> (Option<&'static str>, WriteOutcome) {
+        let Some(claim) = order.claims.first() else { return (None, WriteOutcome::Gone) };
         let (target, ledger) = (&order.target, self.ledger.clone());
         let (owner, Bound::Set(value)) = (Some(claim.owner), &claim.bound) else {
-            return (Some(claim.owner), Settled::Gone);
+            return (Some(claim.owner), WriteOutcome::Gone);
         };
-        let Some(backend) = self.backend(target) else { return (owner, Settled::Gone) };
+        let Some(backend) = self.backend(target) else { return (owner, WriteOutcome::Gone) };
         let now = match backend.read(target, Aim { wanted: Some(value), entry: None }) {
             Ok(now) => now,
             Err(unread) => return (owner, self.unread(target, unread)),
         };
-        let log = Log { ledger: &ledger, target, original: &OriginalValue::Absent };
+        let log = Announcer { ledger: &ledger, target, original: &OriginalValue::Absent };
         let result =
             match backend.write(&Job { target, value, now: &now, entry: None, limit }, &log) {
-                Ok(()) => Settled::Asked { value: shown(value) },
+                Ok(()) => WriteOutcome::Asked { value: shown(value) },
                 Err(refusal) => refused(refusal, value),
             };
         (owner, result)
@@ -365,23 +368,23 @@ impl Writer {
         let backend = self.backend(target)?;
         match backend.read(target, Aim { wanted: None, entry: Some(entry) }) {
             Ok(now) => (!backend.is_original(target, &entry.original, &now)).then_some(now.text),
-            Err(Unread::Gone | Unread::Unsupported(_)) => None,
-            Err(Unread::Refused(error)) => Some(error),
+            Err(ReadFailure::Gone | ReadFailure::Unsupported(_)) => None,
+            Err(ReadFailure::Refused(error)) => Some(error),
         }
     }
 }
 
-fn ledger_failed(error: &LedgerError) -> Settled {
-    Settled::LedgerFailed(chain(error))
+fn ledger_failed(error: &LedgerError) -> WriteOutcome {
+    WriteOutcome::LedgerFailed(chain(error))
 }
 
-fn refused(refusal: Refusal, value: &Value) -> Settled {
+fn refused(refusal: Refusal, value: &Value) -> WriteOutcome {
     let value = shown(value);
     match refusal {
-        Refusal::Refused(error) => Settled::Refused { value, error, is_unfinished: false },
-        Refusal::Unfinished(error) => Settled::Refused { value, error, is_unfinished: true },
-        Refusal::Unsupported(reason) => Settled::Unsupported(reason),
-        Refusal::Ledger(error) => Settled::LedgerFailed(error),
+        Refusal::Refused(error) => WriteOutcome::Refused { value, error, is_unfinished: false },
+        Refusal::Unfinished(error) => WriteOutcome::Refused { value, error, is_unfinished: true },
+        Refusal::Unsupported(reason) => WriteOutcome::Unsupported(reason),
+        Refusal::Ledger(error) => WriteOutcome::LedgerFailed(error),
     }
 }
 

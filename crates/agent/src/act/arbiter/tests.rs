@@ -12,7 +12,7 @@ use qos::claim::{Bound, Rank, Value};
 use qos::wish::{Target, Wish};
 
 use self::machine::{Machine, POD, TIER};
-use super::known::LONGEST_PAUSE;
+use super::target_state::LONGEST_PAUSE;
 use super::*;
 
 fn wish(target: Target, rank: Rank, bound: Bound) -> Wish {

@@ -18,7 +18,7 @@ use qos::wish::Target;
 use rustix::io::Errno;
 use tracing::{info, warn};
 
-use super::{Aim, Backend, Job, Limit, Log, Observed, Refusal, Unread};
+use super::{Aim, Announcer, Backend, Job, Limit, Observation, ReadFailure, Refusal};
 use crate::act::ledger::{Entry, OriginalValue, SharedLedger};
 use crate::object::chain;
 
@@ -170,7 +170,7 @@ impl CookieBackend {
         Ok(found)
     }
 
-    fn observe(&mut self, group: &str, aim: Aim<'_>) -> Result<Observed, FileError> {
+    fn observe(&mut self, group: &str, aim: Aim<'_>) -> Result<Observation, FileError> {
         let ours = self.ours();
         let cookie = ours.get(group).copied();
         let text = cookie.map_or_else(|| "none".to_owned(), |cookie| format!("cookie {cookie}"));
@@ -183,7 +183,7 @@ impl CookieBackend {
                 count => format!("{text} of {count} processes"),
             };
             let value = Value::Members(others_marker(!holders.is_empty()));
-            return Ok(Observed { text, value, original, holders: None });
+            return Ok(Observation { text, value, original, holders: None });
         };
         let found = self.find(group, pods, cookie)?;
         let is_stranger = |process: &Process| {
@@ -224,10 +224,15 @@ impl CookieBackend {
         if members == *pods {
             self.given.insert(group.to_owned(), pods.clone());
         }
-        Ok(Observed { text, value: Value::Members(members), original, holders: Some(holders) })
+        Ok(Observation { text, value: Value::Members(members), original, holders: Some(holders) })
     }
 
-    fn take_steps(&mut self, job: &Job<'_>, steps: &[Step], log: &Log<'_>) -> Result<(), Refusal> {
+    fn take_steps(
+        &mut self,
+        job: &Job<'_>,
+        steps: &[Step],
+        log: &Announcer<'_>,
+    ) -> Result<(), Refusal> {
         // First, because the ledger forgets an old cookie when a new one is made.
         for step in steps {
             if let Step::Clear(processes) = step {
@@ -256,7 +261,7 @@ impl CookieBackend {
     }
 
     /// Announces a cookie, makes it and learns which it is; whether the process took it.
-    fn create(&mut self, process: u32, log: &Log<'_>) -> Result<bool, Refusal> {
+    fn create(&mut self, process: u32, log: &Announcer<'_>) -> Result<bool, Refusal> {
         log.announce(&format!("pid {process}"))?;
         match self.kernel.create(process).and_then(|()| self.kernel.get(process)) {
             Ok(cookie) => {
@@ -312,15 +317,15 @@ impl Backend for CookieBackend {
         matches!(target, Target::CoreCookie(_))
     }
 
-    fn read(&mut self, target: &Target, aim: Aim<'_>) -> Result<Observed, Unread> {
+    fn read(&mut self, target: &Target, aim: Aim<'_>) -> Result<Observation, ReadFailure> {
         let Target::CoreCookie(group) = target else {
-            return Err(Unread::Unsupported("no cookie".to_owned()));
+            return Err(ReadFailure::Unsupported("no cookie".to_owned()));
         };
-        self.support().map_err(Unread::Unsupported)?;
-        self.observe(group, aim).map_err(|error| Unread::Refused(chain(&error)))
+        self.support().map_err(ReadFailure::Unsupported)?;
+        self.observe(group, aim).map_err(|error| ReadFailure::Refused(chain(&error)))
     }
 
-    fn write(&mut self, job: &Job<'_>, log: &Log<'_>) -> Result<(), Refusal> {
+    fn write(&mut self, job: &Job<'_>, log: &Announcer<'_>) -> Result<(), Refusal> {
         let (Target::CoreCookie(group), Value::Members(pods)) = (job.target, job.value) else {
             return Err(Refusal::Refused("a cookie is shared by members".to_owned()));
         };
@@ -339,7 +344,7 @@ impl Backend for CookieBackend {
     }
 
     /// Takes the cookie away from every process that has it, wherever it went.
-    fn restore(&mut self, job: &Job<'_>, _log: &Log<'_>) -> Result<(), Refusal> {
+    fn restore(&mut self, job: &Job<'_>, _log: &Announcer<'_>) -> Result<(), Refusal> {
         let Target::CoreCookie(group) = job.target else { return Ok(()) };
         let Some(cookie) = self.ours().get(group).copied() else { return Ok(()) };
         let holders = self.holders(cookie).map_err(|error| Refusal::of(&error))?;
@@ -353,7 +358,7 @@ impl Backend for CookieBackend {
     }
 
     /// Cookies of others are told apart process by process.
-    fn is_ours(&self, _target: &Target, _entry: &Entry, _now: &Observed) -> bool {
+    fn is_ours(&self, _target: &Target, _entry: &Entry, _now: &Observation) -> bool {
         true
     }
 }

@@ -10,7 +10,7 @@ use qos::claim::Value;
 use qos::wish::Target;
 use qos::writes::Nature;
 
-use super::{Aim, Backend, Job, Log, Observed, Refusal, Unread};
+use super::{Aim, Announcer, Backend, Job, Observation, ReadFailure, Refusal};
 use crate::act::ledger::{Entry, OriginalValue, SharedLedger};
 use crate::object::chain;
 
@@ -35,8 +35,8 @@ impl KnobBackend {
         Self { tree, ledger }
     }
 
-    fn knob<'t>(&self, target: &'t Target) -> Result<KnobRef<'t>, Unread> {
-        KnobRef::of(target).ok_or_else(|| Unread::Unsupported("no knob".to_owned()))
+    fn knob<'t>(&self, target: &'t Target) -> Result<KnobRef<'t>, ReadFailure> {
+        KnobRef::of(target).ok_or_else(|| ReadFailure::Unsupported("no knob".to_owned()))
     }
 
     /// What to write, in order.
@@ -62,26 +62,26 @@ impl Backend for KnobBackend {
         matches!(target, Target::Knob { .. })
     }
 
-    fn read(&mut self, target: &Target, _aim: Aim<'_>) -> Result<Observed, Unread> {
+    fn read(&mut self, target: &Target, _aim: Aim<'_>) -> Result<Observation, ReadFailure> {
         let knob = self.knob(target)?;
         match self.tree.get_text(knob.group, knob.knob) {
             Ok(Reading::Value((text, setting))) => {
                 let value = knob.value(self.tree.version(), &setting);
-                Ok(Observed::of_text(text, value))
+                Ok(Observation::of_text(text, value))
             }
             Ok(Reading::Unsupported) => {
-                Err(Unread::Unsupported("this kernel has no such file".to_owned()))
+                Err(ReadFailure::Unsupported("this kernel has no such file".to_owned()))
             }
             // Some files say so while their group is still there; the original must not be lost.
             Ok(Reading::Gone) if self.tree.exists(knob.group) => {
-                Err(Unread::Refused("the file says that its group is gone".to_owned()))
+                Err(ReadFailure::Refused("the file says that its group is gone".to_owned()))
             }
-            Ok(Reading::Gone) => Err(Unread::Gone),
-            Err(error) => Err(Unread::Refused(chain(&error))),
+            Ok(Reading::Gone) => Err(ReadFailure::Gone),
+            Err(error) => Err(ReadFailure::Refused(chain(&error))),
         }
     }
 
-    fn write(&mut self, job: &Job<'_>, log: &Log<'_>) -> Result<(), Refusal> {
+    fn write(&mut self, job: &Job<'_>, log: &Announcer<'_>) -> Result<(), Refusal> {
         let Some(knob) = KnobRef::of(job.target) else { return Ok(()) };
         let words = self.words(knob, job)?;
         log.announce(&words.join("\n"))?;
@@ -107,7 +107,7 @@ impl Backend for KnobBackend {
         Some(knob.value(version, &knob.read(version, text).ok()?))
     }
 
-    fn is_original(&self, target: &Target, original: &OriginalValue, now: &Observed) -> bool {
+    fn is_original(&self, target: &Target, original: &OriginalValue, now: &Observation) -> bool {
         match (KnobRef::of(target), original) {
             (Some(knob), OriginalValue::Text(text)) => {
                 knob.is_as_found(&self.tree, &now.text, text)
@@ -116,7 +116,7 @@ impl Backend for KnobBackend {
         }
     }
 
-    fn is_ours(&self, target: &Target, entry: &Entry, now: &Observed) -> bool {
+    fn is_ours(&self, target: &Target, entry: &Entry, now: &Observation) -> bool {
         let Some(knob) = KnobRef::of(target) else { return false };
         let mut ours = entry.ours.iter();
         ours.any(|ours| knob.is_same(self.tree.version(), ours, &now.text))
@@ -125,7 +125,7 @@ impl Backend for KnobBackend {
 
     /// On v1 a new group starts with the CPUs of its parent; one that has what we gave an ancestor would have
     /// had the ancestor's original.
-    fn inherited(&self, target: &Target, now: &Observed) -> Option<OriginalValue> {
+    fn inherited(&self, target: &Target, now: &Observation) -> Option<OriginalValue> {
         let KnobRef { group, knob } = KnobRef::of(target)?;
         if knob != Knob::CpusetCpus || self.tree.version() != Version::V1 {
             return None;

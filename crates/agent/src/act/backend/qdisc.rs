@@ -10,7 +10,7 @@ use qos::claim::Value;
 use qos::network::{Plan, is_planned};
 use qos::wish::Target;
 
-use super::{Aim, Backend, Job, Log, Observed, Refusal, Unread};
+use super::{Aim, Announcer, Backend, Job, Observation, ReadFailure, Refusal};
 use crate::act::ledger::{Entry, OriginalValue};
 use crate::object::chain;
 
@@ -36,14 +36,14 @@ impl Backend for QdiscBackend {
         matches!(target, Target::Qdisc(_))
     }
 
-    fn read(&mut self, target: &Target, aim: Aim<'_>) -> Result<Observed, Unread> {
+    fn read(&mut self, target: &Target, aim: Aim<'_>) -> Result<Observation, ReadFailure> {
         let Target::Qdisc(device) = target else {
-            return Err(Unread::Unsupported("no device".to_owned()));
+            return Err(ReadFailure::Unsupported("no device".to_owned()));
         };
         let root = match self.qdiscs.root(device) {
             Ok(root) => root,
-            Err(QdiscError::NoDevice { .. }) => return Err(Unread::Gone),
-            Err(error) => return Err(Unread::Refused(chain(&error))),
+            Err(QdiscError::NoDevice { .. }) => return Err(ReadFailure::Gone),
+            Err(error) => return Err(ReadFailure::Refused(chain(&error))),
         };
         let (text, plan) = match root {
             None => (KERNELS.to_owned(), None),
@@ -53,15 +53,15 @@ impl Backend for QdiscBackend {
             }
             Some(root) if aim.entry.is_none() => {
                 let text = format!("{device} has a queue that somebody chose: {root}");
-                return Err(Unread::Refused(text));
+                return Err(ReadFailure::Refused(text));
             }
             Some(root) => (root, Some(Plan::default())),
         };
         let original = OriginalValue::Absent;
-        Ok(Observed { text, value: Value::Qdisc(plan), original, holders: None })
+        Ok(Observation { text, value: Value::Qdisc(plan), original, holders: None })
     }
 
-    fn write(&mut self, job: &Job<'_>, log: &Log<'_>) -> Result<(), Refusal> {
+    fn write(&mut self, job: &Job<'_>, log: &Announcer<'_>) -> Result<(), Refusal> {
         let (Target::Qdisc(device), Value::Qdisc(plan)) = (job.target, job.value) else {
             return Err(Refusal::Refused("a device has classes".to_owned()));
         };
@@ -84,7 +84,7 @@ impl Backend for QdiscBackend {
         Some(Value::Qdisc(None))
     }
 
-    fn is_ours(&self, _target: &Target, _entry: &Entry, now: &Observed) -> bool {
+    fn is_ours(&self, _target: &Target, _entry: &Entry, now: &Observation) -> bool {
         now.text == OURS || now.text == KERNELS
     }
 }

@@ -11,7 +11,7 @@ use host::{FileError, Reading};
 use qos::claim::Value;
 use qos::wish::Target;
 
-use super::{Aim, Backend, Job, Log, Observed, Refusal, Unread};
+use super::{Aim, Announcer, Backend, Job, Observation, ReadFailure, Refusal};
 use crate::act::ledger::OriginalValue;
 
 /// What is asked for at a time.
@@ -34,25 +34,27 @@ impl Backend for ReclaimBackend {
     }
 
     /// There is nothing to read: the file only takes.
-    fn read(&mut self, target: &Target, _aim: Aim<'_>) -> Result<Observed, Unread> {
+    fn read(&mut self, target: &Target, _aim: Aim<'_>) -> Result<Observation, ReadFailure> {
         let Target::Reclaim(group) = target else {
-            return Err(Unread::Unsupported("no memory to reclaim".to_owned()));
+            return Err(ReadFailure::Unsupported("no memory to reclaim".to_owned()));
         };
         let file = Knob::MemoryReclaim.file(self.tree.version());
         let path =
             file.and_then(|file| Some(self.tree.dir(file.controller, group)?.join(file.name)));
         if !path.is_some_and(|path| self.tree.fs().exists(&path)) {
             return Err(match self.tree.exists(group) {
-                true => Unread::Unsupported("this kernel reclaims nothing on request".to_owned()),
-                false => Unread::Gone,
+                true => {
+                    ReadFailure::Unsupported("this kernel reclaims nothing on request".to_owned())
+                }
+                false => ReadFailure::Gone,
             });
         }
         let original = OriginalValue::Absent;
         let value = Value::Number(None);
-        Ok(Observed { text: String::new(), value, original, holders: None })
+        Ok(Observation { text: String::new(), value, original, holders: None })
     }
 
-    fn write(&mut self, job: &Job<'_>, _log: &Log<'_>) -> Result<(), Refusal> {
+    fn write(&mut self, job: &Job<'_>, _log: &Announcer<'_>) -> Result<(), Refusal> {
         let (Target::Reclaim(group), Value::Number(Some(bytes))) = (job.target, job.value) else {
             return Err(Refusal::Refused("an amount of memory is reclaimed".to_owned()));
         };

@@ -15,7 +15,7 @@ use qos::cache::CacheAllocation;
 use qos::claim::Value;
 use qos::wish::Target;
 
-use super::{Aim, Backend, Job, Log, Observed, Refusal, Unread};
+use super::{Aim, Announcer, Backend, Job, Observation, ReadFailure, Refusal};
 use crate::act::ledger::{Entry, OriginalValue};
 use crate::object::chain;
 
@@ -74,11 +74,11 @@ impl ResctrlBackend {
         resctrl: &Resctrl,
         group: &Group,
         aim: Aim<'_>,
-    ) -> Result<Observed, FileError> {
+    ) -> Result<Observation, FileError> {
         let Some(now) = resctrl.schemata(group)?.value() else {
             let original = OriginalValue::Absent;
             let value = Value::Cache(None);
-            return Ok(Observed { text: ABSENT.to_owned(), value, original, holders: None });
+            return Ok(Observation { text: ABSENT.to_owned(), value, original, holders: None });
         };
         let tasks = tasks(resctrl, group)?;
         let allocation = match (aim.wanted, aim.entry.map(|entry| &entry.original)) {
@@ -95,7 +95,7 @@ impl ResctrlBackend {
         let text = now.to_string().trim_end().to_owned();
         let original = OriginalValue::CacheGroup { schemata: now.to_string(), tasks };
         let value = Value::Cache(Some(allocation));
-        Ok(Observed { text, value, original, holders: None })
+        Ok(Observation { text, value, original, holders: None })
     }
 
     /// Makes the group and sets its lines, each announced before.
@@ -105,7 +105,7 @@ impl ResctrlBackend {
         group: &Group,
         wanted: &Schemata,
         job: &Job<'_>,
-        log: &Log<'_>,
+        log: &Announcer<'_>,
     ) -> Result<(), Refusal> {
         let failed = |error: FileError| Refusal::of(&error);
         if job.now.text == ABSENT {
@@ -153,23 +153,24 @@ impl Backend for ResctrlBackend {
         matches!(target, Target::CacheGroup(_))
     }
 
-    fn read(&mut self, target: &Target, aim: Aim<'_>) -> Result<Observed, Unread> {
-        let group = group(target).ok_or_else(|| Unread::Unsupported("no such group".to_owned()))?;
+    fn read(&mut self, target: &Target, aim: Aim<'_>) -> Result<Observation, ReadFailure> {
+        let group =
+            group(target).ok_or_else(|| ReadFailure::Unsupported("no such group".to_owned()))?;
         let Some(resctrl) = self.find() else {
             // Whoever took the file system away took the groups with it.
             return Err(match aim.entry {
-                Some(_) => Unread::Gone,
-                None => Unread::Unsupported("resctrl is not mounted".to_owned()),
+                Some(_) => ReadFailure::Gone,
+                None => ReadFailure::Unsupported("resctrl is not mounted".to_owned()),
             });
         };
         let observed = self.observe(&resctrl, &group, aim);
-        let observed = observed.map_err(|error| Unread::Refused(chain(&error)))?;
+        let observed = observed.map_err(|error| ReadFailure::Refused(chain(&error)))?;
         let was_there = aim.entry.is_some_and(|entry| entry.original != OriginalValue::Absent);
         // Whoever made the group has removed it.
-        if was_there && observed.text == ABSENT { Err(Unread::Gone) } else { Ok(observed) }
+        if was_there && observed.text == ABSENT { Err(ReadFailure::Gone) } else { Ok(observed) }
     }
 
-    fn write(&mut self, job: &Job<'_>, log: &Log<'_>) -> Result<(), Refusal> {
+    fn write(&mut self, job: &Job<'_>, log: &Announcer<'_>) -> Result<(), Refusal> {
         let (Some(resctrl), Some(group)) = (self.find(), group(job.target)) else {
             return Err(Refusal::Refused("resctrl is not mounted any more".to_owned()));
         };
@@ -191,7 +192,7 @@ impl Backend for ResctrlBackend {
         Self::move_threads(&resctrl, &group, outside.into_iter(), job)
     }
 
-    fn restore(&mut self, job: &Job<'_>, log: &Log<'_>) -> Result<(), Refusal> {
+    fn restore(&mut self, job: &Job<'_>, log: &Announcer<'_>) -> Result<(), Refusal> {
         let original = job.entry.map(|entry| &entry.original);
         let Some(OriginalValue::CacheGroup { schemata, tasks: own }) = original else {
             return self.write(job, log);
@@ -218,7 +219,7 @@ impl Backend for ResctrlBackend {
     }
 
     /// Line by line, because each is written by itself; lines that we never wrote are nobody's.
-    fn is_ours(&self, _target: &Target, entry: &Entry, now: &Observed) -> bool {
+    fn is_ours(&self, _target: &Target, entry: &Entry, now: &Observation) -> bool {
         if entry.ours.is_empty() || now.text == ABSENT {
             return true;
         }

@@ -8,7 +8,7 @@ use host::fs::HostFs;
 use qos::claim::Value;
 use qos::wish::Target;
 
-use super::{Aim, Backend, Job, Log, Observed, Refusal, Unread};
+use super::{Aim, Announcer, Backend, Job, Observation, ReadFailure, Refusal};
 use crate::act::ledger::OriginalValue;
 
 #[derive(Debug)]
@@ -27,21 +27,21 @@ impl Backend for TerwayBackend {
         matches!(target, Target::TerwayFile(_))
     }
 
-    fn read(&mut self, target: &Target, _aim: Aim<'_>) -> Result<Observed, Unread> {
+    fn read(&mut self, target: &Target, _aim: Aim<'_>) -> Result<Observation, ReadFailure> {
         let Target::TerwayFile(path) = target else {
-            return Err(Unread::Unsupported("no file of terway".to_owned()));
+            return Err(ReadFailure::Unsupported("no file of terway".to_owned()));
         };
         let content = match self.fs.read(Path::new(path)) {
             Ok(text) => Some(String::from_utf8_lossy(&text).into_owned()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(Unread::Refused(error.to_string())),
+            Err(error) => return Err(ReadFailure::Refused(error.to_string())),
         };
         let original = content.clone().map_or(OriginalValue::Absent, OriginalValue::Text);
         let text = describe(content.as_deref());
-        Ok(Observed { text, value: Value::Content(content), original, holders: None })
+        Ok(Observation { text, value: Value::Content(content), original, holders: None })
     }
 
-    fn write(&mut self, job: &Job<'_>, log: &Log<'_>) -> Result<(), Refusal> {
+    fn write(&mut self, job: &Job<'_>, log: &Announcer<'_>) -> Result<(), Refusal> {
         let (Target::TerwayFile(path), Value::Content(content)) = (job.target, job.value) else {
             return Err(Refusal::Refused("a file of terway has content".to_owned()));
         };

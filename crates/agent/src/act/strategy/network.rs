@@ -71,9 +71,9 @@ impl NetworkDivision {
 }
 
 /// What is wanted and how that is said; an error is what the machine lacks.
-type Divided = Result<Option<(Vec<Wish>, String)>, String>;
+type DivisionResult = Result<Option<(Vec<Wish>, String)>, String>;
 
-fn by_terway(facts: &Facts<'_>, shape: &Shape) -> Divided {
+fn by_terway(facts: &Facts<'_>, shape: &Shape) -> DivisionResult {
     let dir = terway::dir(facts.tree.fs())?;
     let files = [(terway::GLOBAL, shape.terway()), (terway::PODS, terway::pods(facts))];
     let wishes = files.map(|(name, text)| Wish {
@@ -85,7 +85,7 @@ fn by_terway(facts: &Facts<'_>, shape: &Shape) -> Divided {
     Ok(Some((wishes.to_vec(), describe(shape, "terway"))))
 }
 
-fn by_tc(facts: &Facts<'_>, shape: &Shape) -> Divided {
+fn by_tc(facts: &Facts<'_>, shape: &Shape) -> DivisionResult {
     let Some(plan) = plan(shape, &pods(facts)) else { return Ok(None) };
     let device = default_device(facts.tree.fs()).ok_or("there is no default route")?;
     let headline = describe(shape, &format!("htb on {device}"));

@@ -1,12 +1,16 @@
 //! Off, and what is left behind.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use api::decisions::ChangeOutcome;
 use groups::{Knob, Setting, Version};
 use proptest::prelude::*;
 use serde_json::json;
 
+use super::super::switch::{self, Off};
+use super::everything::{Everything, slo};
 use super::rig::{POD, Pod, Rig, suppressing};
 
 fn busy(version: Version) -> Rig {
@@ -110,6 +114,113 @@ fn systemd_s_reset_of_the_tier_is_answered_within_two_seconds() {
     rig.tick();
     rig.tick();
     assert_eq!(rig.text(&tier, Knob::CfsQuota), quota);
+}
+
+/// What the names of held targets begin with, so that no kind is missing.
+fn kinds(node: &Everything) -> BTreeSet<String> {
+    let held = node.rig.rounds.arbiter().held();
+    let kind = |name: String| match name.split_once(':') {
+        Some((kind @ ("resctrl" | "core-cookie" | "qdisc"), _)) => kind.to_owned(),
+        Some((_, "HRTICK")) => "word".to_owned(),
+        Some(_) => "knob".to_owned(),
+        None if name.starts_with("/var/lib/terway") => "terway".to_owned(),
+        None => "file".to_owned(),
+    };
+    held.iter().map(|target| kind(target.to_string())).collect()
+}
+
+fn all_kinds(network: &str) -> BTreeSet<String> {
+    let kinds = ["knob", "file", "word", "resctrl", "core-cookie", network];
+    kinds.map(str::to_owned).into()
+}
+
+#[test]
+fn off_gives_every_kind_back_and_on_takes_up_again() {
+    for version in [Version::V1, Version::V2] {
+        for (policy, kind) in [("tc", "qdisc"), ("terway-qos", "terway")] {
+            let mut node = Everything::new(version);
+            let before = node.show();
+            node.rig.slo(slo(policy));
+            node.work();
+            assert_eq!(kinds(&node), all_kinds(kind), "{version:?} {policy}");
+            let during = node.show();
+            node.rig.off_by = Some("a test".to_owned());
+            node.rig.tick();
+            assert_eq!(node.differs(&before), [""; 0], "{version:?} {policy}");
+            assert!(node.rig.rounds.is_clean(), "{version:?} {policy}");
+            assert_eq!(node.rig.journal.page().decisions, []);
+            node.rig.off_by = None;
+            node.work();
+            assert_eq!(node.differs(&during), [""; 0], "{version:?} {policy}");
+        }
+    }
+}
+
+#[test]
+fn off_without_an_agent_restores_every_kind_from_the_ledger_alone() {
+    for version in [Version::V1, Version::V2] {
+        for policy in ["tc", "terway-qos"] {
+            let mut node = Everything::new(version);
+            let before = node.show();
+            node.rig.slo(slo(policy));
+            node.work();
+            assert_ne!(node.differs(&before), [""; 0]);
+            let (dir, held) = (node.rig.state(), node.rig.rounds.arbiter().held().len());
+            let lock = dir.join("agent.lock");
+            let off = Off::new("a test".to_owned());
+            let devices = || node.rig.devices();
+            let restored =
+                switch::turn_off_with(dir, &node.rig.tree, &lock, &off, devices).unwrap();
+            assert_eq!(restored.left, [], "{version:?} {policy}");
+            assert_eq!((restored.held, restored.by_agent), (held, false));
+            assert_eq!(node.differs(&before), [""; 0], "{version:?} {policy}");
+        }
+    }
+}
+
+#[test]
+fn off_counts_and_names_what_is_left_of_every_kind() {
+    for policy in ["tc", "terway-qos"] {
+        let mut node = Everything::new(Version::V2);
+        let before = node.show();
+        node.rig.slo(slo(policy));
+        node.work();
+        let during = node.show();
+        let held = node.rig.rounds.arbiter().held();
+        node.rig.kernel.is_read_only.store(true, Ordering::Relaxed);
+        let dir = node.rig.state();
+        let (lock, off) = (dir.join("agent.lock"), Off::new("a test".to_owned()));
+        let devices = || node.rig.devices();
+        let restored = switch::turn_off_with(dir, &node.rig.tree, &lock, &off, devices).unwrap();
+        let left: Vec<&str> = restored.left.iter().map(|left| left.place.as_str()).collect();
+        let names: Vec<String> = held.iter().map(ToString::to_string).collect();
+        assert_eq!((left, restored.held), (names.iter().map(String::as_str).collect(), held.len()));
+        let queue = restored.left.iter().find(|left| left.place == "qdisc:eth0");
+        assert_eq!(
+            queue.map(|left| (left.found.as_str(), left.now.as_str())),
+            (policy == "tc").then_some(("absent", "htb"))
+        );
+        assert_eq!(node.differs(&during), [""; 0], "nothing could be changed");
+
+        node.rig.kernel.is_read_only.store(false, Ordering::Relaxed);
+        let end = Instant::now() + Duration::from_secs(60);
+        switch::restore(dir, &node.rig.tree, node.rig.devices(), end).unwrap();
+        assert_eq!(node.differs(&before), [""; 0], "{policy}");
+    }
+}
+
+#[test]
+fn a_line_of_another_version_is_left_and_said() {
+    let node = Everything::new(Version::V2);
+    let line = r#"{"target":"dma-buf","card":0,"original":"1","ours":[]}"#;
+    let path = node.rig.state().join("ledger");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, format!("{text}{line}\n")).unwrap();
+    let (dir, lock) = (node.rig.state(), node.rig.state().join("agent.lock"));
+    let off = Off::new("a test".to_owned());
+    let devices = || node.rig.devices();
+    let restored = switch::turn_off_with(dir, &node.rig.tree, &lock, &off, devices).unwrap();
+    assert_eq!((restored.held, restored.left[0].place.as_str()), (1, line));
 }
 
 /// What may happen on a node.
@@ -217,4 +328,64 @@ proptest! {
         }
         prop_assert_eq!(rig.kernel.fake.to_fixture(), plain.kernel.fake.to_fixture());
     }
+
+    /// Whatever was changed, refused and restarted before: off leaves the machine as it was, whichever way it
+    /// is turned off.
+    #[test]
+    fn from_each_state_off_leaves_the_machine_as_it_was(
+        is_v1: bool, has_agent: bool, changes in proptest::collection::vec(change(), 1..10),
+    ) {
+        let mut node = Everything::new(if is_v1 { Version::V1 } else { Version::V2 });
+        let before = node.show();
+        for change in &changes {
+            match change {
+                Changing::Network(policy) => node.rig.slo(slo(policy)),
+                Changing::Load(cores) => node.rig.uses("web", *cores),
+                Changing::Time(seconds) => node.rig.step(Duration::from_secs(*seconds)),
+                Changing::Switch(off) => {
+                    node.rig.off_by = off.then(|| "a test".to_owned());
+                    node.rig.tick();
+                }
+                Changing::Mood(refuses) => {
+                    node.rig.kernel.refuses.store(*refuses, Ordering::Relaxed);
+                }
+                Changing::Die => node.rig.restart(),
+            }
+        }
+        node.rig.kernel.refuses.store(0, Ordering::Relaxed);
+        if has_agent {
+            node.rig.off_by = Some("a test".to_owned());
+            // The longest pause of what is to be restored.
+            for _ in 0..12 {
+                node.rig.tick();
+            }
+            prop_assert!(node.rig.rounds.is_clean(), "{:?}", node.rig.rounds.arbiter().held());
+        } else {
+            let (dir, end) = (node.rig.state(), Instant::now() + Duration::from_secs(60));
+            switch::restore(dir, &node.rig.tree, node.rig.devices(), end).unwrap();
+        }
+        prop_assert_eq!(node.differs(&before), Vec::<String>::new());
+    }
+}
+
+/// What may happen to a node on which everything is changed.
+#[derive(Debug, Clone)]
+enum Changing {
+    Network(&'static str),
+    Load(f64),
+    Time(u64),
+    Switch(bool),
+    Mood(u64),
+    Die,
+}
+
+fn change() -> impl Strategy<Value = Changing> {
+    prop_oneof![
+        1 => prop_oneof![Just("tc"), Just("terway-qos"), Just("none")].prop_map(Changing::Network),
+        1 => (0.0..16.0f64).prop_map(Changing::Load),
+        4 => (1..15u64).prop_map(Changing::Time),
+        1 => any::<bool>().prop_map(Changing::Switch),
+        1 => prop_oneof![Just(0), Just(300)].prop_map(Changing::Mood),
+        1 => Just(Changing::Die),
+    ]
 }

@@ -9,6 +9,7 @@ use host::block::Disk;
 use serde_json::json;
 
 use super::super::switch;
+use super::super::writer::Devices;
 use super::rig::{POD, Pod, Rig};
 use crate::series::StorageInfo;
 
@@ -101,7 +102,7 @@ fn off_without_an_agent_gives_the_cache_back_too() {
         rig.tick();
         assert_ne!(rig.kernel.fake.to_fixture(), before);
         let end = Instant::now() + Duration::from_secs(5);
-        switch::restore(rig.state(), &rig.tree, end).unwrap();
+        switch::restore(rig.state(), &rig.tree, Devices::of(&rig.tree), end).unwrap();
         assert_eq!(rig.kernel.fake.to_fixture(), before, "made by us: {made_by_us}");
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use api::protocol::gate::{AgentGate, Gates};
@@ -12,9 +12,9 @@ use api::qos::KubeQos;
 use groups::{CgroupPath, Driver, Knob, Layout, Version};
 use host::Reading;
 use host::cgroup::Tree;
-use host::cookies::FakeCookies;
+use host::cookies::{Cookie, Cookies, FakeCookies};
 use host::fs::{Entry, FakeFs, HostFs, Source};
-use host::qdisc::FakeQdiscs;
+use host::qdisc::{FakeQdiscs, QdiscError, Qdiscs};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node as NodeObject;
 use qos::node::{Node, Pods, next};
@@ -60,9 +60,19 @@ pub(super) struct Moody {
     pub(super) refuses: AtomicU64,
     seed: AtomicU64,
     pub(super) writes: AtomicU64,
+    /// Refuses every change.
+    pub(super) is_read_only: AtomicBool,
 }
 
 impl Moody {
+    fn change(&self) -> io::Result<()> {
+        self.writes.fetch_add(1, Ordering::Relaxed);
+        if self.is_read_only.load(Ordering::Relaxed) {
+            return Err(Errno::ROFS.into());
+        }
+        self.mood()
+    }
+
     fn mood(&self) -> io::Result<()> {
         let refuses = self.refuses.load(Ordering::Relaxed);
         let mut seed = self.seed.load(Ordering::Relaxed);
@@ -79,6 +89,64 @@ impl Moody {
     }
 }
 
+/// Cookies of such a kernel; whether it has any is not a matter of mood.
+#[derive(Debug)]
+pub(super) struct MoodyCookies(pub(super) FakeCookies, pub(super) Arc<Moody>);
+
+impl Cookies for MoodyCookies {
+    fn probe(&self) -> io::Result<()> {
+        self.0.probe()
+    }
+
+    fn get(&self, process: u32) -> io::Result<Cookie> {
+        self.0.get(process)
+    }
+
+    fn create(&self, process: u32) -> io::Result<()> {
+        self.1.change()?;
+        self.0.create(process)
+    }
+
+    fn share(&self, from: u32, to: &[u32]) -> io::Result<Vec<(u32, io::Error)>> {
+        self.1.change()?;
+        self.0.share(from, to)
+    }
+
+    fn clear(&self, processes: &[u32]) -> io::Result<Vec<(u32, io::Error)>> {
+        self.1.change()?;
+        self.0.clear(processes)
+    }
+}
+
+/// Its queueing disciplines.
+#[derive(Debug)]
+pub(super) struct MoodyQdiscs(pub(super) FakeQdiscs, pub(super) Arc<Moody>);
+
+impl MoodyQdiscs {
+    fn refused(error: io::Error) -> QdiscError {
+        QdiscError::Refused(error.to_string())
+    }
+}
+
+impl Qdiscs for MoodyQdiscs {
+    fn root(&self, device: &str) -> Result<Option<String>, QdiscError> {
+        self.1.mood().map_err(Self::refused)?;
+        self.0.root(device)
+    }
+
+    fn batch(&self, commands: &str) -> Result<(), QdiscError> {
+        commands.lines().try_for_each(|line| {
+            self.1.change().map_err(Self::refused)?;
+            self.0.batch(line)
+        })
+    }
+
+    fn remove_root(&self, device: &str) -> Result<(), QdiscError> {
+        self.1.change().map_err(Self::refused)?;
+        self.0.remove_root(device)
+    }
+}
+
 impl HostFs for Moody {
     fn open(&self, path: &Path) -> io::Result<Box<dyn Source>> {
         self.mood()?;
@@ -86,8 +154,7 @@ impl HostFs for Moody {
     }
 
     fn write(&self, path: &Path, value: &str) -> io::Result<()> {
-        self.writes.fetch_add(1, Ordering::Relaxed);
-        self.mood()?;
+        self.change()?;
         self.fake.write(path, value)
     }
 
@@ -97,20 +164,22 @@ impl HostFs for Moody {
     }
 
     fn make_dir(&self, dir: &Path) -> io::Result<()> {
+        self.change()?;
         self.fake.make_dir(dir)
     }
 
     fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        self.change()?;
         self.fake.remove_dir(dir)
     }
 
     fn replace_file(&self, path: &Path, text: &str) -> io::Result<()> {
-        self.mood()?;
+        self.change()?;
         self.fake.replace_file(path, text)
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
-        self.mood()?;
+        self.change()?;
         self.fake.remove_file(path)
     }
 
@@ -180,6 +249,7 @@ impl Rig {
             refuses: AtomicU64::new(0),
             seed: AtomicU64::new(0x9e37_79b9_7f4a_7c15),
             writes: AtomicU64::new(0),
+            is_read_only: AtomicBool::new(false),
         });
         let tree = Tree::find(kernel.clone()).unwrap();
         let layout = Layout::new(Driver::Cgroupfs);
@@ -240,6 +310,11 @@ impl Rig {
     /// Where the agent keeps what it has to remember.
     pub(super) fn state(&self) -> &Path {
         self.dir.path()
+    }
+
+    /// Devices as the agent has them.
+    pub(super) fn devices(&self) -> Devices {
+        (self.devices)()
     }
 
     /// Nothing can be kept in the ledger any more.
@@ -346,6 +421,14 @@ impl Rig {
         let before = self.kernel.fake.text(&list).unwrap_or_default();
         let line = if before.is_empty() { before } else { before + "\n" };
         self.kernel.fake.set(list, format!("{line}{process}\n"));
+        let threads = match self.tree.version() {
+            Version::V1 => "tasks",
+            Version::V2 => "cgroup.threads",
+        };
+        let threads = self.tree.main_dir(&group).join(threads);
+        let before = self.kernel.fake.text(&threads).unwrap_or_default();
+        let line = if before.is_empty() { before } else { before + "\n" };
+        self.kernel.fake.set(threads, format!("{line}{process}\n"));
         self.kernel.fake.set(format!("proc/{process}/stat"), "");
     }
 

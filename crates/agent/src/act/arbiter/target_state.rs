@@ -7,7 +7,7 @@ use qos::wish::Target;
 
 use super::Outcome;
 use crate::act::backend::cookie::CookieHolders;
-use crate::act::writer::Settled;
+use crate::act::writer::WriteOutcome;
 
 /// The first pause after a refused write; it doubles up to [`LONGEST_PAUSE`].
 const PAUSE: Duration = Duration::from_secs(1);
@@ -17,7 +17,7 @@ pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 const LONGEST_PAUSE_OF_RESTORE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct TargetState {
     /// What was there before us.
     original: Option<Value>,
     /// What was there when it was last looked at.
@@ -35,7 +35,7 @@ pub(super) struct Known {
     pub(super) holders: Option<CookieHolders>,
 }
 
-impl Known {
+impl TargetState {
     /// Whether an attempt makes sense at all.
     pub(super) fn may_try(&self, now: Duration) -> bool {
         !self.is_unsupported && self.paused_until <= now
@@ -62,7 +62,7 @@ impl Known {
     /// Takes in what came of an order; what is told of it.
     pub(super) fn take(
         &mut self,
-        result: Settled,
+        result: WriteOutcome,
         now: Duration,
         is_wanted: bool,
         target: &Target,
@@ -70,39 +70,39 @@ impl Known {
         self.looked_at = now;
         self.is_absent = false;
         match result {
-            Settled::Theirs => None,
-            Settled::Done { original, value, wrote, holders } => {
+            WriteOutcome::Theirs => None,
+            WriteOutcome::Done { original, value, wrote, holders } => {
                 (self.original, self.settled) = (Some(original), Some(value));
                 (self.failures, self.trouble, self.holders) = (0, None, holders);
                 wrote.map(|(old, new)| Outcome::Written { old, new })
             }
-            Settled::Asked { value } => {
+            WriteOutcome::Asked { value } => {
                 (self.failures, self.trouble) = (0, None);
                 Some(Outcome::Asked { value })
             }
-            Settled::Refused { value, error, is_unfinished } => {
+            WriteOutcome::Refused { value, error, is_unfinished } => {
                 self.refuse(now, is_wanted, is_unfinished);
                 self.trouble = Some(error.clone());
                 Some(Outcome::Refused { value, error })
             }
-            Settled::Unsupported(reason) => {
+            WriteOutcome::Unsupported(reason) => {
                 self.settled = None;
                 self.is_unsupported = true;
                 self.trouble = Some(reason);
                 Some(Outcome::Unsupported)
             }
-            Settled::Gone => {
+            WriteOutcome::Gone => {
                 // A group may be made anew at any moment; a file that is absent stays so for long.
                 let is_knob = matches!(target, Target::Knob { .. });
                 *self = Self { is_absent: !is_knob, looked_at: now, ..Self::default() };
                 None
             }
-            Settled::Overridden { ours, theirs } => {
+            WriteOutcome::Overridden { ours, theirs } => {
                 self.is_overridden = true;
                 self.trouble = Some("somebody else changed it".to_owned());
                 Some(Outcome::Overridden { ours, theirs })
             }
-            Settled::LedgerFailed(error) => {
+            WriteOutcome::LedgerFailed(error) => {
                 self.refuse(now, is_wanted, false);
                 self.trouble = Some(error.clone());
                 Some(Outcome::LedgerFailed { error })
