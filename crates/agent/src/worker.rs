@@ -20,7 +20,7 @@ pub(crate) struct Worker {
     end: Option<End>,
 }
 
-/// Resolves when a thread has ended, told to or not.
+/// Resolves when a thread has ended by itself; one that was told to end says nothing.
 pub(crate) type End = oneshot::Receiver<ThreadEnd>;
 
 /// How a thread ended.
@@ -55,8 +55,10 @@ impl Worker {
             if let Some(message) = &panic {
                 error!(thread = name, message, "a thread of the agent panicked");
             }
-            // Nobody may be interested.
-            let _ = ended.send(ThreadEnd { name, panic });
+            if panic.is_some() || !ending.load(Ordering::Acquire) {
+                // Nobody may be interested.
+                let _ = ended.send(ThreadEnd { name, panic });
+            }
         };
         let thread = thread::Builder::new().name(name.to_owned()).spawn(run)?;
         Ok(Self { stop, thread: Some(thread), end: Some(end) })
@@ -67,7 +69,12 @@ impl Worker {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
-    /// Says when the thread has ended; for one who asks.
+    /// Tells the thread to end, without waiting for it.
+    pub(crate) fn dismiss(&self) {
+        self.stop.store(true, Ordering::Release);
+    }
+
+    /// Says when the thread has ended by itself; for one who asks.
     pub(crate) fn end(&mut self) -> Option<End> {
         self.end.take()
     }
@@ -75,7 +82,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
+        self.dismiss();
         let Some(thread) = self.thread.take() else { return };
         thread.thread().unpark();
         // A panic was caught and told where it happened.
@@ -109,7 +116,14 @@ mod tests {
         assert!(worker.is_running());
         drop(worker);
         assert!(ended.load(Ordering::Acquire));
-        assert_eq!(end.blocking_recv().unwrap(), ThreadEnd { name: "test", panic: None });
+        assert!(end.blocking_recv().is_err(), "it was told to");
+    }
+
+    #[test]
+    fn one_that_ends_by_itself_says_so() {
+        let mut worker = Worker::start("test", |_| {}).unwrap();
+        let end = worker.end().unwrap().blocking_recv().unwrap();
+        assert_eq!(end.to_string(), "thread test ended unexpectedly");
     }
 
     #[test]

@@ -99,6 +99,9 @@ impl Lane {
 
 impl Drop for Lane {
     fn drop(&mut self) {
+        if let Executor::Thread(thread) = &self.executor {
+            thread.worker.dismiss();
+        }
         // In this order: whoever clears the second looks at the first afterwards.
         self.is_closed.store(true, Ordering::Release);
         self.cancel();

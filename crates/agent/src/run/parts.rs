@@ -63,8 +63,8 @@ pub(super) struct Agent {
     layout: Layout,
     stop: CancellationToken,
     tasks: JoinSet<&'static str>,
-    /// One for each thread, until it has ended.
-    threads: JoinSet<Option<ThreadEnd>>,
+    /// One for each thread, until it has ended by itself.
+    threads: JoinSet<ThreadEnd>,
     health: Health,
     exposition: Exposition,
     audit: Audit,
@@ -146,13 +146,10 @@ impl Agent {
                 let name = ended.unwrap_or("that panicked");
                 Err(RunError::Ended { name })
             }
-            Some(ended) = self.threads.join_next() => {
-                match ended.ok().flatten() {
-                    _ if self.stop.is_cancelled() => Ok(()),
-                    Some(end) => Err(RunError::ThreadEnded(end)),
-                    None => Err(RunError::Ended { name: "that panicked" }),
-                }
-            }
+            Some(ended) = self.threads.join_next() => match ended {
+                Ok(end) => Err(RunError::ThreadEnded(end)),
+                Err(_) => Err(RunError::Ended { name: "threads" }),
+            },
         }
     }
 
@@ -197,7 +194,12 @@ impl Agent {
     /// Waits for the ends of threads: one that ends before it is told to takes the process down.
     fn follow_threads(&mut self, ends: impl IntoIterator<Item = Option<End>>) {
         for end in ends.into_iter().flatten() {
-            self.threads.spawn(async move { end.await.ok() });
+            self.threads.spawn(async move {
+                match end.await {
+                    Ok(end) => end,
+                    Err(_) => std::future::pending().await,
+                }
+            });
         }
     }
 

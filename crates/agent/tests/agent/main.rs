@@ -8,3 +8,4 @@ mod kubelet;
 mod outages;
 mod reports;
 mod rig;
+mod threads;

@@ -91,6 +91,12 @@ impl Rig {
         ended.expect("the agent stops in time").expect("no panic").expect("no part failed");
     }
 
+    /// Waits for an agent that ends by itself.
+    pub(crate) async fn ends(self) -> Result<(), RunError> {
+        let ended = tokio::time::timeout(LIMIT, self.running).await;
+        ended.expect("the agent ends").expect("its task does not panic")
+    }
+
     pub(crate) fn metrics(&self) -> Api<NodeMetric> {
         Api::all(self.client.clone())
     }

@@ -3,6 +3,7 @@
 mod machine;
 mod rules;
 mod targets;
+mod threads;
 
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use qos::claim::{Bound, Rank, Value};
 use qos::wish::{Target, Wish};
 
 use self::machine::{Machine, POD, TIER};
+use super::super::writer::WriteOutcome;
 use super::target_state::LONGEST_PAUSE;
 use super::*;
 

@@ -25,7 +25,7 @@ pub(super) fn cookie(group: &str, pods: &[&str]) -> Wish {
     set(Target::CoreCookie(group.to_owned()), Value::Members(members(pods)))
 }
 
-fn classes(device: &str, online: u64, pods: u8) -> Wish {
+pub(super) fn classes(device: &str, online: u64, pods: u8) -> Wish {
     let total = BitRate(1_000_000_000);
     let band = |least| Band { least: BitRate(least), most: total };
     let class = |least| Class { sent: band(least), received: band(least) };
