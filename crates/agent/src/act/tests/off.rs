@@ -209,6 +209,59 @@ fn off_counts_and_names_what_is_left_of_every_kind() {
     }
 }
 
+/// What version e336159 wrote down, byte for byte, and a machine as that version left it.
+#[test]
+fn what_the_version_before_left_is_restored() {
+    const LISTS: [(&str, &str); 5] = [
+        ("ledger", include_str!("../../../../../fixtures/ledger/e336159/ledger")),
+        ("files", include_str!("../../../../../fixtures/ledger/e336159/files")),
+        ("files.resctrl", include_str!("../../../../../fixtures/ledger/e336159/files.resctrl")),
+        ("files.cookies", include_str!("../../../../../fixtures/ledger/e336159/files.cookies")),
+        ("files.network", include_str!("../../../../../fixtures/ledger/e336159/files.network")),
+    ];
+    let mut node = Everything::new(Version::V2);
+    let tier = "sys/fs/cgroup/kubepods/besteffort";
+    // A group without processes can lose its CPUs again.
+    node.rig.kernel.fake.set(format!("{tier}/podjob/sandbox/cpuset.cpus"), "\n");
+    let before = node.show();
+    for (path, text) in [
+        (format!("{tier}/cpu.max"), "1040000 100000\n"),
+        (format!("{tier}/cpuset.cpus"), "0-2\n"),
+        (format!("{tier}/podjob/cpuset.cpus"), "0-2\n"),
+        (format!("{tier}/podjob/job/cpuset.cpus"), "0-2\n"),
+        (format!("{tier}/podjob/sandbox/cpuset.cpus"), "0-2\n"),
+        ("proc/sys/vm/watermark_scale_factor".to_owned(), "150\n"),
+        ("sys/kernel/debug/sched/features".to_owned(), "GENTLE HRTICK WAKEUP\n"),
+        ("sys/fs/resctrl/BE/schemata".to_owned(), "L3:0=f;1=f\nMB:0=100;1=100\n"),
+        ("sys/fs/resctrl/BE/tasks".to_owned(), "21\n"),
+        ("sys/fs/resctrl/LS/schemata".to_owned(), "L3:0=7ff;1=7ff\nMB:0=50;1=50\n"),
+        ("sys/fs/resctrl/LS/tasks".to_owned(), "7\n11\n12\n"),
+        ("sys/fs/resctrl/tasks".to_owned(), "1\n"),
+        ("var/lib/terway/qos/global_bps_config".to_owned(), "hw_tx_bps_max 125000000\n"),
+        ("var/lib/terway/qos/pod.json".to_owned(), "{\"web\":{}}"),
+    ] {
+        node.rig.kernel.fake.set(path, text);
+    }
+    for (process, cookie) in [(21, 1), (11, 2), (12, 2)] {
+        node.cookies.start(process, cookie);
+    }
+    node.qdiscs.choose("eth0", "htb 1:");
+    let state = node.rig.state();
+    for (name, text) in LISTS {
+        std::fs::write(state.join(name), text).unwrap();
+    }
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    std::fs::write(state.join("boot"), boot).unwrap();
+
+    let (lock, off) = (state.join("agent.lock"), Off::new("a test".to_owned()));
+    let devices = || node.rig.devices();
+    let restored = switch::turn_off_with(state, &node.rig.tree, &lock, &off, devices).unwrap();
+    assert_eq!((restored.held, restored.left.as_slice()), (14, &[][..]));
+    assert_eq!(node.differs(&before), [""; 0]);
+    node.rig.restart();
+    assert!(node.rig.rounds.is_clean());
+}
+
 #[test]
 fn a_line_of_another_version_is_left_and_said() {
     let node = Everything::new(Version::V2);
