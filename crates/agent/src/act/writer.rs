@@ -101,6 +101,8 @@ impl Devices {
 pub(super) struct Writer {
     ledger: SharedLedger,
     backends: Vec<Box<dyn Backend>>,
+    /// What was last written, and what the target showed then: the kernel rounds some values.
+    shown: BTreeMap<Target, (Value, Value)>,
 }
 
 /// A target that was read, with what it should become.
@@ -119,7 +121,7 @@ impl Writer {
             Box::new(KnobBackend::new(tree.clone(), ledger.clone())),
             Box::new(FileBackend::new(tree.shared_fs())),
         ];
-        Self { ledger: ledger.clone(), backends }
+        Self { ledger: ledger.clone(), backends, shown: BTreeMap::new() }
     }
 
     /// For all others.
@@ -131,7 +133,7 @@ impl Writer {
             Box::new(TerwayBackend::new(tree.shared_fs())),
             Box::new(ReclaimBackend::new(tree.clone())),
         ];
-        Self { ledger: ledger.clone(), backends }
+        Self { ledger: ledger.clone(), backends, shown: BTreeMap::new() }
     }
 
     fn backend(&mut self, target: &Target) -> Option<&mut Box<dyn Backend>> {
@@ -223,7 +225,7 @@ impl Writer {
         }
     }
 
-    fn unread(&self, target: &Target, unread: ReadFailure) -> WriteOutcome {
+    fn unread(&mut self, target: &Target, unread: ReadFailure) -> WriteOutcome {
         match unread {
             ReadFailure::Gone => self.let_go(target, WriteOutcome::Gone),
             ReadFailure::Unsupported(reason) => WriteOutcome::Unsupported(reason),
@@ -234,7 +236,8 @@ impl Writer {
     }
 
     /// The ledger forgets a target, whatever it holds.
-    fn let_go(&self, target: &Target, result: WriteOutcome) -> WriteOutcome {
+    fn let_go(&mut self, target: &Target, result: WriteOutcome) -> WriteOutcome {
+        self.shown.remove(target);
         match self.ledger.lock().restored(target) {
             Ok(()) => result,
             Err(error) => ledger_failed(&error),
@@ -276,8 +279,14 @@ impl Writer {
             && entry.zip(backend).is_some_and(|(entry, backend)| {
                 backend.is_original(target, &entry.original, &case.now)
             });
-        // What does the same as the original is left as it is.
-        let from = if is_restored { case.wanted.clone() } else { case.now.value.clone() };
+        let is_as_written = !case.order.claims.is_empty()
+            && self
+                .shown
+                .get(target)
+                .is_some_and(|(wanted, shown)| *wanted == case.wanted && *shown == case.now.value);
+        // What does the same is left as it is.
+        let is_so = is_restored || is_as_written;
+        let from = if is_so { case.wanted.clone() } else { case.now.value.clone() };
         writes::Change { id: target.clone(), depth, nature, from, to: case.wanted.clone() }
     }
 
@@ -307,6 +316,7 @@ impl Writer {
             Ok(shown) => {
                 // The kernel rounds some values; what it shows is what has to be recognised.
                 log.wrote(&shown.text)?;
+                self.shown.insert(target.clone(), (value.clone(), shown.value));
                 Ok((shown.text, shown.holders))
             }
             Err(ReadFailure::Gone) => Ok(("gone".to_owned(), None)),
@@ -325,7 +335,10 @@ impl Writer {
         let kept = {
             let mut ledger = self.ledger.lock();
             match (order.claims.is_empty(), &written) {
-                (true, _) => ledger.restored(&target),
+                (true, _) => {
+                    self.shown.remove(&target);
+                    ledger.restored(&target)
+                }
                 // What an earlier process may have written is settled by now.
                 (false, None) => ledger.wrote(&target, &now.text),
                 (false, Some(_)) => Ok(()),

@@ -237,6 +237,9 @@ impl Machine {
         for (pod, processes) in [(POD, &[11, 12][..]), (OTHER, &[21])] {
             let container = CgroupPath::new(pod).child("main");
             tree.make(&container).unwrap();
+            // v2 takes no set of CPUs away from a group with processes.
+            let cpus = Setting::Cpus("0-7".parse().unwrap());
+            tree.set(&container, Knob::CpusetCpus, &cpus).unwrap();
             let list: String = processes.iter().map(|id| format!("{id}\n")).collect();
             let dir = tree.main_dir(&container);
             fake.set(dir.join("cgroup.procs"), list.clone());

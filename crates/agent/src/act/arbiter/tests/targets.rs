@@ -58,6 +58,9 @@ fn hrtick(is_on: bool) -> Wish {
 pub(super) fn every_kind() -> Vec<Wish> {
     vec![
         quota(TIER, 50_000),
+        // The kernel makes whole pages of it.
+        set(knob(POD, Knob::MemoryLimit), Value::Number(Some(12_345_678))),
+        set(knob(&format!("{POD}/main"), Knob::CpusetCpus), Value::Cpus("2-3".parse().unwrap())),
         set(knob(POD, Knob::Frozen), Value::Number(Some(1))),
         file("/proc/sys/vm/watermark_scale_factor", "150"),
         file("/sys/kernel/mm/kidled/scan_period_in_seconds", "5"),
@@ -81,8 +84,8 @@ fn every_kind_is_written_once_and_restored_also_by_another_process() {
         rig.arbiter.post("all", every_kind(), None);
         let outcomes = rig.settle();
         let is_written = |outcome: &Outcome| matches!(outcome, Outcome::Written { .. });
-        assert!(outcomes.len() == 13 && outcomes.iter().all(is_written), "{outcomes:?}");
-        assert_eq!(rig.arbiter.held_count(), 13, "{version:?}");
+        assert!(outcomes.len() == 15 && outcomes.iter().all(is_written), "{outcomes:?}");
+        assert_eq!(rig.arbiter.held_count(), 15, "{version:?}");
         let during = rig.show();
         assert_eq!(rig.settle(), [], "{version:?}");
         rig.now += TRUST.as_secs();
@@ -91,14 +94,49 @@ fn every_kind_is_written_once_and_restored_also_by_another_process() {
         rig.restart();
         rig.arbiter.post("all", every_kind(), None);
         let again = rig.settle();
-        // Only a plan is applied anew, because it cannot be compared.
-        assert_eq!(again, [written("htb", "htb")], "{version:?}");
+        // A plan is applied anew, because it cannot be compared, and what the kernel rounds is written once.
+        let want = [written("htb", "htb"), written("12345344", "12345344")];
+        assert_eq!(again, want, "{version:?}");
         assert_eq!(rig.differs(&during), [""; 0], "{version:?}");
 
         rig.restart();
-        assert_eq!(rig.settle().len(), 13, "{version:?}");
+        assert_eq!(rig.settle().len(), 15, "{version:?}");
         assert!(rig.arbiter.is_clean(), "{version:?}: {:?}", rig.arbiter.held());
         assert_eq!(rig.differs(&before), [""; 0], "{version:?}");
+    }
+}
+
+/// Kills the process before or after each single write in turn, while things are changed and while they are
+/// restored, and lets the next one restore what is left.
+#[test]
+fn whichever_write_a_process_is_killed_at_the_next_one_restores_everything() {
+    for version in [Version::V1, Version::V2] {
+        for (is_after, is_restoring) in [(false, false), (true, false), (false, true), (true, true)]
+        {
+            let mut deaths = 0;
+            for writes in 0.. {
+                let mut rig = Machine::new(version);
+                let before = rig.show();
+                rig.arbiter.post("all", every_kind(), None);
+                if is_restoring {
+                    rig.settle();
+                    rig.arbiter.withdraw_all();
+                }
+                rig.fuse.kill_after(writes, is_after);
+                let is_killed = catch_unwind(AssertUnwindSafe(|| rig.settle())).is_err();
+                rig.restart();
+                rig.settle();
+                rig.settle();
+                let when = format!("{version:?}, write {writes}, {is_after} {is_restoring}");
+                assert_eq!(rig.differs(&before), [""; 0], "{when}");
+                assert!(rig.arbiter.is_clean(), "{when}");
+                if !is_killed {
+                    break;
+                }
+                deaths += 1;
+            }
+            assert!(deaths > 15, "{deaths} deaths");
+        }
     }
 }
 
@@ -153,7 +191,7 @@ fn somebody_else_s_change_of_any_kind_is_kept() {
     let is_so = |outcome: &Outcome| matches!(outcome, Outcome::Overridden { .. });
     assert!(outcomes.len() == 3 && outcomes.iter().all(is_so), "{outcomes:?}");
     let (queues, held) = (rig.qdiscs.show(), rig.arbiter.held_count());
-    assert_eq!(held, 10);
+    assert_eq!(held, 12);
     rig.arbiter.withdraw_all();
     rig.settle();
     assert!(rig.arbiter.is_clean());
