@@ -20,7 +20,7 @@ use crate::{Outcome, output, state};
 const AGENT_DIR: &str = "/var/lib/tidepool/agent";
 
 #[derive(Debug, Args)]
-struct Place {
+struct Scope {
     #[command(flatten)]
     cluster: Cluster,
     /// All nodes of the cluster instead of this machine
@@ -32,7 +32,7 @@ struct Place {
     agent_dir: Option<PathBuf>,
 }
 
-impl Place {
+impl Scope {
     /// The agent's directory.
     fn resolve(&self) -> anyhow::Result<PathBuf> {
         if let Some(dir) = &self.agent_dir {
@@ -57,7 +57,7 @@ impl Place {
 #[command(after_help = OFF_EXAMPLES)]
 pub(crate) struct OffArguments {
     #[command(flatten)]
-    place: Place,
+    scope: Scope,
     /// Why, for whoever finds the switch later
     #[arg(long, default_value = "")]
     reason: String,
@@ -81,7 +81,7 @@ Examples:
 #[command(after_help = ON_EXAMPLES)]
 pub(crate) struct OnArguments {
     #[command(flatten)]
-    place: Place,
+    scope: Scope,
     /// Say what would be done and do nothing
     #[arg(long)]
     dry_run: bool,
@@ -94,12 +94,12 @@ Examples:
 
 impl OffArguments {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
-        if self.place.is_everywhere {
+        if self.scope.is_everywhere {
             let wanted = Wanted::Off { reason: self.reason };
-            let turn = cluster::turn(&self.place.cluster, wanted, self.json, self.dry_run);
+            let turn = cluster::turn(&self.scope.cluster, wanted, self.json, self.dry_run);
             return object::run(turn);
         }
-        let dir = self.place.resolve()?;
+        let dir = self.scope.resolve()?;
         if self.dry_run {
             let held = agent::act::switch::held_places(&dir)?;
             let lines: String =
@@ -122,11 +122,11 @@ impl OffArguments {
 
 impl OnArguments {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
-        if self.place.is_everywhere {
-            let turn = cluster::turn(&self.place.cluster, Wanted::On, false, self.dry_run);
+        if self.scope.is_everywhere {
+            let turn = cluster::turn(&self.scope.cluster, Wanted::On, false, self.dry_run);
             return object::run(turn);
         }
-        let dir = self.place.resolve()?;
+        let dir = self.scope.resolve()?;
         if self.dry_run {
             output::print(&format!("would turn on acting in {}\n", dir.display()))?;
             return Ok(Outcome::Done);

@@ -18,7 +18,8 @@ use crate::worker::{End, Worker};
 /// How long one order may take.
 pub(super) const LIMIT: Duration = Duration::from_secs(2);
 
-/// How many orders may wait; when there are more, they are given later.
+/// How many orders may wait; when there are more, they are given in a later round. As many reports may wait, and
+/// the thread waits for somebody to take them.
 const WAITING: usize = 32;
 
 #[derive(Debug)]

@@ -129,7 +129,10 @@ impl Run {
                     continue;
                 }
                 Some(_) => {}
-                None => return,
+                None => {
+                    thread::park();
+                    continue;
+                }
             }
             if collector.tick(now, &state.load_full()) {
                 self.ticks.note(clock.now() - now);

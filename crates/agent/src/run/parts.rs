@@ -79,7 +79,7 @@ pub(super) struct Agent {
 }
 
 /// What is known of the cluster, for parts that look at more than the node's state.
-struct Known {
+struct ObjectFeeds {
     node: watch::Receiver<Seen<Node>>,
     pods: watch::Receiver<Pods>,
     kubelet: watch::Receiver<Option<Kubelet>>,
@@ -122,12 +122,12 @@ impl Agent {
         let node = agent.watch::<Node>("node", Need::Object);
         let slo = agent.watch::<NodeSlo>("nodeslo", Need::Answer);
         let node_metric = agent.watch::<NodeMetric>("nodemetric", Need::Answer);
-        let known = agent.start_pods(tree, node);
-        agent.follow_node(&known, slo, node_metric.clone());
+        let feeds = agent.start_pods(tree, node);
+        agent.follow_node(&feeds, slo, node_metric.clone());
         let (metrics, prediction) = agent.start_threads(tree)?;
         agent.start_report(metrics.clone(), prediction, node_metric);
-        agent.start_topology(&known);
-        agent.start_devices(&known);
+        agent.start_topology(&feeds);
+        agent.start_devices(&feeds);
         agent.start_acting(tree, metrics.clone())?;
         agent.start_evicting(tree, metrics.clone());
         agent.start_server();
@@ -222,7 +222,7 @@ impl Agent {
         receiver
     }
 
-    fn start_pods(&mut self, tree: &Tree, node: watch::Receiver<Seen<Node>>) -> Known {
+    fn start_pods(&mut self, tree: &Tree, node: watch::Receiver<Seen<Node>>) -> ObjectFeeds {
         let (pods_sender, pods) = watch::channel(Pods::default());
         let (kubelet_sender, kubelet) = watch::channel(None);
         let part = self.health.part("pods");
@@ -254,7 +254,7 @@ impl Agent {
             };
             self.spawn("pods", forward);
         }
-        Known { node, pods, kubelet }
+        ObjectFeeds { node, pods, kubelet }
     }
 
     /// Changes of control groups; none come where they cannot be watched.
@@ -276,16 +276,16 @@ impl Agent {
 
     fn follow_node(
         &mut self,
-        known: &Known,
+        feeds: &ObjectFeeds,
         slo: watch::Receiver<Seen<NodeSlo>>,
         node_metric: watch::Receiver<Seen<NodeMetric>>,
     ) {
         let gathering = node_state::Gathering {
             layout: self.layout.clone(),
-            node: known.node.clone(),
+            node: feeds.node.clone(),
             slo,
             node_metric,
-            pods: known.pods.clone(),
+            pods: feeds.pods.clone(),
             exposition: self.exposition.clone(),
         };
         let follow = node_state::follow(gathering, self.state.clone(), self.stop.clone());
@@ -345,12 +345,12 @@ impl Agent {
         self.spawn("report", status::follow(reporting, self.client.clone(), self.stop.clone()));
     }
 
-    fn start_topology(&mut self, known: &Known) {
+    fn start_topology(&mut self, feeds: &ObjectFeeds) {
         let object = self.watch::<NodeResourceTopology>("noderesourcetopology", Need::Answer);
         let gates = &self.config.gates;
         let kubelet = match &self.config.kubelet {
             Some(access) if access.ask_config => {
-                let connection = known.kubelet.clone();
+                let connection = feeds.kubelet.clone();
                 KubeletSource::Ask { connection, root: access.root.clone() }
             }
             _ => KubeletSource::None,
@@ -363,8 +363,8 @@ impl Agent {
             per_cpu_metrics: gates.is_on(AgentGate::PerCPUMetric),
             kubelet,
             fs: self.config.host.clone(),
-            node: known.node.clone(),
-            pods: known.pods.clone(),
+            node: feeds.node.clone(),
+            pods: feeds.pods.clone(),
             object,
             exposition: self.exposition.clone(),
             part: self.health.part("topology"),
@@ -374,7 +374,7 @@ impl Agent {
         self.spawn("topology", topology::publish::follow(publishing, client, stop));
     }
 
-    fn start_devices(&mut self, known: &Known) {
+    fn start_devices(&mut self, feeds: &ObjectFeeds) {
         if !self.config.gates.is_on(AgentGate::Accelerators) {
             return;
         }
@@ -383,7 +383,7 @@ impl Agent {
             node_name: self.config.node_name.clone(),
             interval: self.config.topology_interval,
             dir: self.config.device_dir.clone(),
-            node: known.node.clone(),
+            node: feeds.node.clone(),
             object,
             part: self.health.part("devices"),
         };

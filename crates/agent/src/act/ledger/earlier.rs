@@ -119,11 +119,11 @@ enum NetworkItem {
     Queue { device: String },
 }
 
-/// Whether what lies beside the ledger is about this boot.
-fn is_of_boot(path: &Path, boot: &str) -> Result<bool, LedgerError> {
+/// Whether what lies beside the ledger is about another boot; without a mark that cannot be told.
+fn is_of_another_boot(path: &Path, boot: &str) -> Result<bool, LedgerError> {
     let path = path.with_file_name(BOOT);
     match read_text(&path) {
-        Ok(text) => Ok(text.trim() == boot),
+        Ok(mark) => Ok(!mark.is_empty() && mark.trim() != boot),
         Err(source) => Err(LedgerError::File { path, source }),
     }
 }
@@ -131,7 +131,7 @@ fn is_of_boot(path: &Path, boot: &str) -> Result<bool, LedgerError> {
 /// What a ledger of that version says.
 pub(super) fn read(path: &Path, text: &str, boot: &str) -> Result<Content, LedgerError> {
     let mut content = Content::default();
-    if !is_of_boot(path, boot)? {
+    if is_of_another_boot(path, boot)? {
         return Ok(content);
     }
     for (at, text) in text.split_inclusive('\n').enumerate() {
@@ -187,8 +187,8 @@ pub(super) fn read_lists(path: &Path, boot: &str) -> Result<Vec<(Target, Entry)>
     all.extend(list(path, RESCTRL)?.into_iter().map(of_resctrl));
     all.extend(list(path, COOKIES)?.into_iter().map(of_cookie));
     all.extend(list(path, NETWORK)?.into_iter().map(of_network));
-    let is_same_boot = is_of_boot(path, boot)?;
-    all.retain(|(target, _)| is_same_boot || target.outlives_boot());
+    let is_over = is_of_another_boot(path, boot)?;
+    all.retain(|(target, _)| !is_over || target.outlives_boot());
     Ok(all)
 }
 

@@ -173,6 +173,16 @@ fn a_ledger_that_lost_something_is_refused_and_left_as_it_is() {
             (other, _) => panic!("{name}: {other:?}"),
         }
     }
+    let (_dir, path) = with_lines(&format!("{good}\n"));
+    let text = fs::read_to_string(&path).unwrap();
+    let headless = text.replacen("{\"tidepool-ledger", "\u{0}\u{0}", 1);
+    fs::write(&path, &headless).unwrap();
+    assert!(matches!(Ledger::open(&path), Err(LedgerError::Line { line: 1, .. })), "no header");
+    assert_eq!(fs::read_to_string(&path).unwrap(), headless);
+    fs::write(&path, text.lines().last().unwrap().to_owned() + "\n").unwrap();
+    assert_eq!(Ledger::open(&path).unwrap().len(), 1, "kept for whoever knows it");
+    assert_eq!(Ledger::open(&path).unwrap().targets().len(), 1);
+
     let (dir, path) = with_lines("");
     fs::write(&path, "{\"tidepool-ledger\":3,\"boot\":\"\"}\n").unwrap();
     assert!(matches!(Ledger::open(&path), Err(LedgerError::Version { found: 3, .. })));
