@@ -372,6 +372,29 @@ impl Arbiter {
         }
     }
 
+    /// What a group holds binds the groups below: what they were refused before may be taken now.
+    fn try_below(&mut self, target: &Target) {
+        let Target::Knob { group, knob } = target else { return };
+        // Paths that begin alike follow each other; only some of them are below.
+        let rest = |other: &Target| match other {
+            Target::Knob { group: path, knob: same } => path
+                .as_str()
+                .strip_prefix(group.as_str())
+                .map(|rest| same == knob && rest.starts_with('/')),
+            _ => None,
+        };
+        let alike = self
+            .states
+            .range_mut(target..)
+            .map_while(|(other, state)| Some((other, rest(other)?, state)));
+        for (below, is_below, state) in alike {
+            if is_below && state.is_paused() {
+                state.forgive();
+                self.dirty.insert(below.clone());
+            }
+        }
+    }
+
     /// Takes in what came of an order.
     fn take(&mut self, report: Report, now: Duration) -> Option<Change> {
         let Report { target, owner, result } = report;
@@ -379,6 +402,9 @@ impl Arbiter {
         let is_wanted = self.wishes.contains_key(&target) || target.is_one_shot();
         let state = self.states.entry(target.clone()).or_default();
         let outcome = state.take(result, now, is_wanted, &target)?;
+        if matches!(outcome, Outcome::Written { .. }) {
+            self.try_below(&target);
+        }
         let wish = self.wishes_for(&target).into_iter().rfind(|(name, _)| Some(*name) == owner);
         let why = asked.or_else(|| wish.map(|(_, wish)| wish.why.clone()));
         let why = why.unwrap_or_else(|| "nobody wants it otherwise".to_owned());

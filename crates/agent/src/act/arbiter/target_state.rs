@@ -54,6 +54,11 @@ impl TargetState {
         is_old || resolve(original, claims).value != *settled
     }
 
+    /// Whether it waits for another attempt.
+    pub(super) fn is_paused(&self) -> bool {
+        self.failures > 0 && !self.is_unsupported
+    }
+
     /// Tries everything anew, and at once.
     pub(super) fn forgive(&mut self) {
         (self.failures, self.paused_until, self.is_unsupported) = (0, Duration::ZERO, false);
