@@ -261,7 +261,7 @@ impl Cluster {
 
 fn priority_classes(saved: Vec<v1::PriorityClass>) -> PriorityClasses {
     if saved.is_empty() {
-        let installed = PriorityClass::ALL.into_iter().map(|class| {
+        let installed = PriorityClass::ALL.iter().map(|class| {
             let facts = PriorityFacts { value: class.object_value(), preemption_policy: None };
             (class.to_string(), facts)
         });
