@@ -2,8 +2,8 @@
 
 #![no_main]
 
-use host::cgroup::{CpuMax, CpuStat, MemoryStat, Throttling};
 use groups::{Knob, Version};
+use host::cgroup::{CpuMax, CpuStat, MemoryStat, Throttling};
 use host::proc::{MemInfo, ProcessCgroups, Stat};
 use host::psi::Pressure;
 use host::resctrl::Schemata;
