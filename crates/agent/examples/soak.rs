@@ -21,13 +21,13 @@ use std::{env, fs, thread};
 
 use agent::clock::Clock;
 use agent::collect::{CollectSettings, CollectThread};
-use agent::node_state::{NodeState, SharedNodeState};
+use agent::node_state::SharedNodeState;
 use agent::series::{Measure, Subject};
 use api::priority::PriorityClass;
 use api::qos::{KubeQos, QosClass};
 use arc_swap::ArcSwap;
 use groups::CgroupPath;
-use qos::node::{Container, ContainerState, Pod as NodePod, PodPhase, next};
+use qos::node::{Container, ContainerState, NodeState, Pod as NodePod, PodPhase, next};
 use sandbox::Sandbox;
 
 const PODS: u64 = 110;

@@ -12,44 +12,40 @@
 //!
 //! | file | question |
 //! |---|---|
-//! | [`facts`] | what may a strategy look at? |
-//! | [`strategy`] | what does each strategy want of the kernel? |
+//! | [`observe`] | what does the machine say that a round has to know? |
 //! | [`rounds`], [`thread`] | who asks them, and how often? |
 //! | [`arbiter`], [`writer`], [`ledger`] | how are wishes carried out and taken back? |
 //! | [`backend`] | how is each kind of target read, written and restored? |
 //! | [`lane`] | where is written what takes its time? |
 //! | [`wake`] | what are the kernel's means worth? |
 //! | [`reflex`], [`emergency`] | what happens between two rounds? |
-//! | [`journal`], [`why`], [`gauges`] | what was decided, and why? |
+//! | [`journal`], [`gauges`] | what was decided, and why? |
 //! | [`switch`] | who may turn all this off? |
 
 mod arbiter;
 mod backend;
 mod emergency;
-pub mod facts;
 mod gauges;
 pub mod journal;
 mod lane;
 mod ledger;
+mod observe;
 mod reflex;
 pub mod rounds;
-pub mod strategy;
 pub mod switch;
 pub mod thread;
 pub mod wake;
-mod why;
 mod writer;
 
 pub use self::arbiter::{Arbiter, Change, Outcome};
-pub use self::facts::{Facts, Kernel, Settings};
 pub use self::journal::Journal;
 pub use self::ledger::{Ledger, LedgerError};
 pub use self::reflex::{Grant, IDLE_TICK, Reflex, TICK};
 pub use self::rounds::Rounds;
 pub use self::thread::ActThread;
 pub use self::wake::Prober;
-pub use self::why::Decision;
 pub use api::why::{NODE, Resource, Sum, Why};
+pub use qos::node::Settings;
 
 #[cfg(test)]
 mod tests;

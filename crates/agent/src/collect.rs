@@ -58,9 +58,9 @@ use self::room::Enclosing;
 pub use self::schedule::{Schedule, Task};
 pub use self::settings::CollectSettings;
 pub use self::thread::{CollectThread, Ticks};
-use crate::node_state::NodeState;
-use crate::policy::MemoryPolicy;
 use crate::series::{Measure, Metrics, NodeInfo, StorageInfo, Subject};
+use qos::node::MemoryPolicy;
+use qos::node::NodeState;
 
 /// Disks change rarely, and listing them costs a hundred system calls.
 const SHORTEST_STORAGE_INTERVAL: Duration = Duration::from_secs(60);
@@ -277,7 +277,7 @@ impl Collector {
 
     fn storage(&mut self, now: Duration) -> Result<(), Trouble> {
         let (disks, mounts) = (block::disks(&*self.fs)?, block::mounts(&*self.fs)?);
-        let info = StorageInfo { at: now, disks, mounts };
+        let info = StorageInfo { at: now, disks: Arc::new(disks), mounts };
         self.metrics.lock().facts.storage = Some(Arc::new(info));
         Ok(())
     }

@@ -48,9 +48,10 @@ use crate::audit::{Audit, Record, Subject};
 use crate::clock::Clock;
 use crate::exposition::Exposition;
 use crate::health::Part;
-use crate::node_state::{NodeState, SharedNodeState};
+use crate::node_state::SharedNodeState;
 use crate::object::chain;
 use crate::series::Metrics;
+use qos::node::NodeState;
 
 /// Requests that may be on their way; what comes on top waits for the next round.
 pub const IN_FLIGHT: usize = 8;

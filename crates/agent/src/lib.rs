@@ -15,7 +15,6 @@ pub mod node_state;
 pub mod object;
 pub mod pleg;
 pub mod pods;
-pub mod policy;
 pub mod predict;
 pub mod report;
 mod run;

@@ -12,8 +12,8 @@ use qos::node::Pod;
 
 use crate::collect::Task;
 use crate::exposition::{COLLECTOR_FAILURES, Group, SERIES_POINTS};
-use crate::node_state::NodeState;
 use crate::series::{Measure, Metrics, PressureSample, Subject};
+use qos::node::NodeState;
 
 /// Values older than this are not shown.
 const FRESH: Duration = Duration::from_secs(10);

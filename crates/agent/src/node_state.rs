@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use api::kind::node_metric::NodeMetricSpec;
 use api::kind::node_slo::NodeSloSpec;
 use api::kind::{NodeMetric, NodeSlo};
-use api::policy::{ResolvedNodeSlo, resolve};
+use api::policy::resolve;
 use api::protocol::metric::agent::external::{
     CONTAINER_LIMITS, CONTAINER_REQUESTS, NODE_ALLOCATABLE,
 };
@@ -26,35 +26,19 @@ use api::protocol::resource::{BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY};
 use arc_swap::ArcSwap;
 use groups::Layout;
 use k8s_openapi::api::core::v1::Node as NodeObject;
-use qos::node::{HostApplication, Node, Pods, host_applications};
+use qos::node::{Node, NodeState, Pods, host_applications, metric_policy};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::exposition::{Exposition, Group};
 use crate::object::Seen;
-use crate::policy::{MetricPolicy, policy};
 
 /// How long a NodeSLO that was deleted is still followed.
 const GRACE: Duration = Duration::from_secs(60);
 
 /// The newest state: written by the watches, read by the threads of the kernel.
 pub type SharedNodeState = Arc<ArcSwap<NodeState>>;
-
-/// Everything the cluster says about this node at one moment.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct NodeState {
-    /// `None` until the Node object was seen.
-    pub node: Option<Arc<Node>>,
-    /// The NodeSLO over the defaults, with the source of every value.
-    pub slo: Arc<ResolvedNodeSlo>,
-    pub pods: Pods,
-    pub host_applications: Arc<Vec<HostApplication>>,
-    /// How the node is measured.
-    pub policy: Arc<MetricPolicy>,
-    /// Whether Node, pods and NodeSLO have all been heard of; nobody acts before.
-    pub is_complete: bool,
-}
 
 /// What the task needs.
 #[derive(Debug)]
@@ -177,7 +161,7 @@ impl Parts {
     fn set_policy(&mut self, seen: &Seen<NodeMetric>) {
         let Some(object) = seen.present() else { return };
         if self.metric.as_ref() != Some(&object.spec) {
-            self.state.policy = Arc::new(policy(&object.spec));
+            self.state.policy = Arc::new(metric_policy(&object.spec));
             self.metric = Some(object.spec.clone());
         }
     }

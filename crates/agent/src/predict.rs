@@ -19,8 +19,8 @@ use tracing::{debug, warn};
 
 use self::checkpoint::CheckpointDir;
 pub use self::thread::{PredictThread, Prediction};
-use crate::node_state::NodeState;
 use crate::series::{Measure, Metrics, Subject};
+use qos::node::NodeState;
 
 /// The flags of the predictor.
 #[derive(Debug, Clone, PartialEq)]

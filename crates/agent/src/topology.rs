@@ -27,12 +27,12 @@ use std::sync::Arc;
 
 use api::metadata::Wire;
 use api::metadata::node::SystemQosResource;
-use api::metadata::topology::{CpuBasicInfo, CpuInfo, CpuSharedPools, CpuTopology, PodCpuAllocs};
+use api::metadata::topology::{CpuBasicInfo, CpuInfo, CpuTopology, PodCpuAllocs};
 use api::protocol::{node, topology as keys};
 use arc_swap::ArcSwapOption;
 use k8s_openapi::api::core::v1::Node;
-use qos::node::Pods;
-use units::{Bytes, CpuLayout, CpuSet};
+use qos::node::{NodeCpus, Pods};
+use units::{Bytes, CpuLayout};
 
 use crate::kubelet::config::KubeletConfig;
 use crate::kubelet::cpu_state::CpuState;
@@ -77,13 +77,7 @@ pub struct Topology {
     pub labels: BTreeMap<&'static str, String>,
     pub policy: &'static str,
     pub zones: Vec<NumaZone>,
-    pub shared: CpuSharedPools,
-    pub best_effort: CpuSharedPools,
-    pub cpus: CpuLayout,
-    /// CPUs that are reserved, or the SYSTEM class's alone.
-    pub excluded: CpuSet,
-    /// The kubelet binds pods to CPUs itself.
-    pub is_kubelet_static: bool,
+    pub cpus: Arc<NodeCpus>,
 }
 
 /// The newest topology for those who act on it; none before the machine and the Node are known.
@@ -147,11 +141,13 @@ pub fn compute(inputs: &Inputs<'_>) -> Result<Topology, TopologyError> {
         labels,
         policy: policy(inputs.kubelet),
         zones,
-        shared: pools.shared,
-        best_effort: pools.best_effort,
-        cpus: machine.cpus.clone(),
-        excluded,
-        is_kubelet_static: manager.is_static(),
+        cpus: Arc::new(NodeCpus {
+            layout: machine.cpus.clone(),
+            excluded,
+            shared: pools.shared,
+            best_effort: pools.best_effort,
+            is_kubelet_static: manager.is_static(),
+        }),
     })
 }
 

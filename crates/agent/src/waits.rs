@@ -7,8 +7,8 @@ use api::decisions::PodWait;
 use api::why::Resource;
 use host::psi::{Hundredths, Pressure};
 
-use crate::node_state::NodeState;
 use crate::series::{Metrics, Subject};
+use qos::node::NodeState;
 
 /// Less than this share of a minute is everyday life.
 const WORTH: Hundredths = Hundredths(100);

@@ -5,30 +5,10 @@ use std::path::Path;
 use crate::error::FileError;
 use crate::fs::HostFs;
 use crate::topology::read_optional;
-use groups::{DeviceNumber, ParseError};
+use groups::{DeviceNumber, Disk, ParseError, Partition};
 
 const BLOCK: &str = "/sys/block";
 const MOUNTS: &str = "/proc/1/mountinfo";
-
-/// A whole disk, or a device made of others.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Disk {
-    /// `sda`, `nvme0n1`, `dm-0`.
-    pub name: String,
-    pub number: DeviceNumber,
-    pub partitions: Vec<Partition>,
-    /// The devices below, by name: what a logical volume is made of.
-    pub made_of: Vec<String>,
-    /// The name device-mapper gave it: `vg-lv`.
-    pub mapped_name: Option<String>,
-}
-
-/// A part of a disk.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Partition {
-    pub name: String,
-    pub number: DeviceNumber,
-}
 
 /// All block devices, sorted by name. Devices that vanish meanwhile are left out.
 pub fn disks(fs: &dyn HostFs) -> Result<Vec<Disk>, FileError> {
@@ -60,13 +40,6 @@ pub fn disks(fs: &dyn HostFs) -> Result<Vec<Disk>, FileError> {
         });
     }
     Ok(disks)
-}
-
-/// The whole disk a device is on: itself, or the disk of a partition.
-pub fn disk_of(disks: &[Disk], device: DeviceNumber) -> Option<&Disk> {
-    disks.iter().find(|disk| {
-        disk.number == device || disk.partitions.iter().any(|part| part.number == device)
-    })
 }
 
 /// A file system in use.
@@ -117,6 +90,8 @@ fn number(text: &[u8]) -> Result<DeviceNumber, ParseError> {
 
 #[cfg(test)]
 mod tests {
+    use groups::disk_of;
+
     use super::*;
     use crate::fs::FakeFs;
 

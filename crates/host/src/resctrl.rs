@@ -1,88 +1,26 @@
 //! Who gets how much of the last-level cache and of the memory's bandwidth? The `resctrl` file system.
 //!
-//! Intel RDT and AMD QoS share its form: every group is a directory with `schemata` (one line a
-//! resource, one value a cache or memory domain), `tasks` and, where the hardware counts, `mon_data`.
-//! They differ in what bandwidth means: percent on Intel, eighths of a GB/s on AMD. Ids of domains come
-//! from the kernel and may have gaps.
-//!
-//! ```text
-//! L3:0=7ff;1=7ff          with code and data apart: L3CODE, L3DATA
-//! MB:0=100;1=100
-//! ```
+//! What its groups are called and hold is [`groups::resctrl`]'s.
 
 mod monitor;
-mod schemata;
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use self::monitor::{DomainUse, MonitorGroup};
-pub use self::schemata::{Resource, Schemata};
 use crate::Reading;
 use crate::error::FileError;
 use crate::fs::HostFs;
 use crate::topology::read_optional;
+use groups::resctrl::{BandwidthInfo, CacheInfo, Group, Info, Resource, Schemata};
 use groups::{ParseError, scan};
 
 const ROOT: &str = "/sys/fs/resctrl";
-/// Directories of the file system that are no groups.
-const NO_GROUPS: [&str; 3] = ["info", "mon_data", "mon_groups"];
-
 /// The mounted file system.
 #[derive(Debug, Clone)]
 pub struct Resctrl {
     fs: Arc<dyn HostFs>,
-}
-
-/// A control group by its directory's name; empty for the group all tasks start in.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Group(String);
-
-impl Group {
-    pub fn root() -> Self {
-        Self::default()
-    }
-
-    /// `None` for names that are no directory of their own.
-    pub fn new(name: &str) -> Option<Self> {
-        let is_plain = !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\n']);
-        (is_plain && !NO_GROUPS.contains(&name)).then(|| Self(name.to_owned()))
-    }
-
-    pub fn name(&self) -> &str {
-        &self.0
-    }
-}
-
-/// What the hardware can do.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Info {
-    /// One cache for code and data.
-    pub l3: Option<CacheInfo>,
-    /// Code and data apart (`cdp`).
-    pub l3_code: Option<CacheInfo>,
-    pub l3_data: Option<CacheInfo>,
-    pub bandwidth: Option<BandwidthInfo>,
-    /// The counters of the last-level cache: `llc_occupancy`, `mbm_total_bytes`, `mbm_local_bytes`.
-    pub l3_counters: Vec<String>,
-}
-
-/// How the last-level cache can be divided.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CacheInfo {
-    /// All ways.
-    pub mask: u64,
-    pub least_bits: u64,
-    pub groups: u64,
-}
-
-/// How bandwidth can be divided.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BandwidthInfo {
-    pub least: u64,
-    pub step: u64,
-    pub groups: u64,
 }
 
 impl Resctrl {

@@ -1,12 +1,12 @@
 //! Whatever a file holds: a value or an error, never a panic.
 
+use groups::resctrl::Schemata;
 use groups::{CgroupPath, ContainerId, Driver, Knob, Layout, Version};
 use host::cgroup::{CpuMax, CpuStat, MemoryEvents, MemoryStat, Throttling};
 use host::cold::IdlePages;
 use host::fs::FakeFs;
 use host::proc::{LoadAverage, MemInfo, NodeMemInfo, ProcessCgroups, SchedStat, Stat, VmStat};
 use host::psi::Pressure;
-use host::resctrl::Schemata;
 use host::topology::Topology;
 use proptest::prelude::*;
 

@@ -15,6 +15,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use groups::CgroupPath;
+
 use crate::identity::Owner;
 
 /// Switches of vendor kernels, absent on mainline: group identities, and cookies as a whole.
@@ -143,6 +145,20 @@ pub fn decide(
         decision.steps.push(Step::Clear(cleared));
     }
     decision
+}
+
+/// Who has the cookie of a group.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CookieHolders {
+    pub cookie: Option<u64>,
+    /// Containers with a process that has it.
+    pub containers: BTreeSet<CgroupPath>,
+    /// Processes that should have it.
+    pub processes: usize,
+    /// Those of them that have a cookie of somebody else, and keep it.
+    pub strangers: usize,
+    /// Those of them that the kernel does not let us change.
+    pub refusing: usize,
 }
 
 #[cfg(test)]

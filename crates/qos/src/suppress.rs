@@ -17,10 +17,13 @@ pub mod quota;
 
 use units::{MilliCpu, Percent, Rounding};
 
+use crate::node::milli;
+
 /// CPU use of one pod or host application, from its last sample.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Usage {
-    pub used: MilliCpu,
+    /// In cores, as measured: sums are cut to milli-cores, and not what they are made of.
+    pub used: f64,
     /// Best-effort by its label or by Kubernetes. A pod nobody knows anything about is not.
     pub is_best_effort: bool,
 }
@@ -32,7 +35,8 @@ pub struct Inputs<'a> {
     pub allocatable: MilliCpu,
     /// Reserved by the node's annotation.
     pub annotated: MilliCpu,
-    pub node_used: MilliCpu,
+    /// In cores.
+    pub node_used: f64,
     pub pods: &'a [Usage],
     pub host_applications: &'a [Usage],
     pub threshold: Percent,
@@ -76,9 +80,10 @@ pub fn budget(inputs: &Inputs<'_>) -> Budget {
     let allowed = inputs.threshold.apply(inputs.capacity, Rounding::Down);
     let everyone = || inputs.pods.iter().chain(inputs.host_applications);
     let protected = everyone().filter(|usage| !usage.is_best_effort).map(|usage| usage.used).sum();
-    let known: MilliCpu = everyone().map(|usage| usage.used).sum();
+    let protected = milli(protected);
+    let known: f64 = everyone().map(|usage| usage.used).sum();
     let system = System {
-        used: (inputs.node_used - known).max(MilliCpu::ZERO),
+        used: milli(inputs.node_used - known),
         reserved: (inputs.capacity - inputs.allocatable).max(inputs.annotated),
     };
 
@@ -96,11 +101,11 @@ mod tests {
     use super::*;
 
     fn above(used: i64) -> Usage {
-        Usage { used: MilliCpu(used), is_best_effort: false }
+        Usage { used: used as f64 / 1_000.0, is_best_effort: false }
     }
 
     fn below(used: i64) -> Usage {
-        Usage { used: MilliCpu(used), is_best_effort: true }
+        Usage { used: used as f64 / 1_000.0, is_best_effort: true }
     }
 
     fn node() -> Inputs<'static> {
@@ -108,7 +113,7 @@ mod tests {
             capacity: MilliCpu(16_000),
             allocatable: MilliCpu(15_000),
             annotated: MilliCpu::ZERO,
-            node_used: MilliCpu::ZERO,
+            node_used: 0.0,
             pods: &[],
             host_applications: &[],
             threshold: Percent(65),
@@ -129,24 +134,20 @@ mod tests {
             ),
             (
                 "online pods come off, best-effort does not",
-                Inputs {
-                    node_used: MilliCpu(7_000),
-                    pods: &[above(4_000), below(3_000)],
-                    ..node()
-                },
+                Inputs { node_used: 7.0, pods: &[above(4_000), below(3_000)], ..node() },
                 5_400,
                 Threshold,
             ),
             (
                 "a busy system is charged its use",
-                Inputs { node_used: MilliCpu(6_000), pods: &[above(4_000)], ..node() },
+                Inputs { node_used: 6.0, pods: &[above(4_000)], ..node() },
                 4_400,
                 Threshold,
             ),
             (
                 "host applications are like pods",
                 Inputs {
-                    node_used: MilliCpu(3_000),
+                    node_used: 3.0,
                     host_applications: &[above(2_000), below(1_000)],
                     ..node()
                 },
@@ -155,20 +156,20 @@ mod tests {
             ),
             (
                 "samples that add up to more than the node leave the reservation",
-                Inputs { node_used: MilliCpu(3_000), pods: &[above(4_000)], ..node() },
+                Inputs { node_used: 3.0, pods: &[above(4_000)], ..node() },
                 5_400,
                 Threshold,
             ),
             (
                 "a full node owes best-effort",
-                Inputs { node_used: MilliCpu(15_000), pods: &[above(15_000)], ..node() },
+                Inputs { node_used: 15.0, pods: &[above(15_000)], ..node() },
                 -5_600,
                 Threshold,
             ),
             (
                 "unless a minimum is promised",
                 Inputs {
-                    node_used: MilliCpu(15_000),
+                    node_used: 15.0,
                     pods: &[above(15_000)],
                     at_least: Some(Percent(10)),
                     ..node()
@@ -181,6 +182,14 @@ mod tests {
             let budget = budget(&inputs);
             assert_eq!((budget.budget.0, budget.bound_by), (want, bound), "{name}");
         }
+    }
+
+    #[test]
+    fn sums_are_cut_and_not_samples() {
+        let small = [Usage { used: 0.000_9, is_best_effort: false }; 10];
+        let budget = budget(&Inputs { node_used: 3.0, pods: &small, ..node() });
+        assert_eq!(budget.protected, MilliCpu(9), "not ten times nothing");
+        assert_eq!(budget.system.used, MilliCpu(2_991));
     }
 
     #[test]

@@ -24,12 +24,13 @@ use groups::{CgroupPath, Knob};
 use host::cgroup::Tree;
 use parking_lot::Mutex;
 use qos::claim::Claim;
+use qos::cookies::CookieHolders;
+use qos::node::strategy::cookies::CookiesSeen;
 use qos::wish::{Target, Wish};
 use qos::writes::is_restored_after;
 
 use self::target_state::TargetState;
 use super::backend::Limit;
-use super::backend::cookie::CookieHolders;
 use super::lane::Lane;
 use super::ledger::{Ledger, SharedLedger};
 use super::writer::{Devices, Order, Report, Writer};
@@ -234,16 +235,6 @@ impl Arbiter {
         self.states.get(target)?.trouble.as_deref()
     }
 
-    /// Why this machine has no such target.
-    pub(super) fn unsupported(&self, target: &Target) -> Option<&str> {
-        self.states.get(target).filter(|state| state.is_unsupported)?.trouble.as_deref()
-    }
-
-    /// Who has a cookie, when it was last looked at.
-    pub(super) fn holders(&self, target: &Target) -> Option<&CookieHolders> {
-        self.states.get(target)?.holders.as_ref()
-    }
-
     /// The wishes for a target, strongest last.
     fn wishes_for(&self, target: &Target) -> Vec<(&'static str, &Wish)> {
         let wanted = self.wishes.get(target).into_iter().flatten();
@@ -409,6 +400,16 @@ impl Arbiter {
         let why = asked.or_else(|| wish.map(|(_, wish)| wish.why.clone()));
         let why = why.unwrap_or_else(|| "nobody wants it otherwise".to_owned());
         Some(Change { target, owner, why, outcome })
+    }
+}
+
+impl CookiesSeen for Arbiter {
+    fn holders(&self, target: &Target) -> Option<&CookieHolders> {
+        self.states.get(target)?.holders.as_ref()
+    }
+
+    fn missing(&self, target: &Target) -> Option<&str> {
+        self.states.get(target).filter(|state| state.is_unsupported)?.trouble.as_deref()
     }
 }
 

@@ -27,9 +27,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use qos::claim::Value;
+use qos::cookies::CookieHolders;
 use qos::wish::Target;
 
-use self::cookie::CookieHolders;
 use super::ledger::{Entry, OriginalValue, SharedLedger};
 use crate::object::chain;
 

@@ -26,9 +26,9 @@ use qos::wish::{Target, Wish};
 use tracing::{debug, info, warn};
 use units::Bytes;
 
-use crate::node_state::NodeState;
 use crate::object::chain;
 use crate::series::Metrics;
+use qos::node::NodeState;
 
 /// How often it looks.
 const LOOK: Duration = Duration::from_millis(250);

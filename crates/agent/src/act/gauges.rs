@@ -3,8 +3,8 @@
 use api::protocol::metric::agent::internal::{CORE_SCHED_COOKIE, CORE_SCHED_STATUS};
 use qos::wake::{Measured, Verdict};
 
-use super::strategy::cookies::ContainerLabels;
 use crate::exposition::{Exposition, WAKE_DELAY};
+use qos::node::strategy::cookies::ContainerLabels;
 
 /// How late threads woke up in each mode, and which mode was chosen.
 pub(super) fn wake(exposition: &Exposition, verdict: &Verdict) {

@@ -12,6 +12,7 @@ use api::protocol::metric::agent::internal::{
 };
 use jiff::Timestamp;
 use parking_lot::Mutex;
+use qos::node::strategy::suppress::Suppressed;
 use units::MilliCpu;
 
 use super::Why;
@@ -45,26 +46,12 @@ impl std::fmt::Debug for Waiting {
 }
 
 /// Suppression in numbers, at the last decision.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Suppressed {
-    /// How best-effort is held back: `cpuset` or `cfsQuota`.
-    pub policy: &'static str,
-    /// What best-effort may use.
-    pub granted: MilliCpu,
-    /// What everyone above best-effort uses.
-    pub protected: MilliCpu,
-    /// What best-effort uses.
-    pub used: MilliCpu,
-}
-
-impl Suppressed {
-    pub fn fill(&self, group: &mut Group) {
-        // Exact up to 2^53 milli-cores.
-        let cores = |milli: MilliCpu| milli.0 as f64 / 1_000.0;
-        group.set(&BE_SUPPRESS, &[self.policy], cores(self.granted));
-        group.set(&BE_SUPPRESS_LS_USED, &[], cores(self.protected));
-        group.set(&BE_SUPPRESS_BE_USED, &[], cores(self.used));
-    }
+pub fn fill(suppressed: &Suppressed, group: &mut Group) {
+    // Exact up to 2^53 milli-cores.
+    let cores = |milli: MilliCpu| milli.0 as f64 / 1_000.0;
+    group.set(&BE_SUPPRESS, &[suppressed.policy], cores(suppressed.granted));
+    group.set(&BE_SUPPRESS_LS_USED, &[], cores(suppressed.protected));
+    group.set(&BE_SUPPRESS_BE_USED, &[], cores(suppressed.used));
 }
 
 impl Journal {
@@ -184,7 +171,8 @@ mod tests {
         let journal = Journal::new("n1");
         let exposition = crate::exposition::Exposition::new("n1");
         let live = journal.clone();
-        exposition.read_live(move |group| live.suppressed().iter().for_each(|one| one.fill(group)));
+        exposition
+            .read_live(move |group| live.suppressed().iter().for_each(|one| fill(one, group)));
         assert!(!exposition.text(None).contains("be_suppress"), "nothing is held back");
         journal.suppress(Some(Suppressed {
             policy: "cpuset",

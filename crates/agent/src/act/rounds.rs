@@ -17,49 +17,35 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::decisions::{ChangeOutcome, KernelChange, Switch};
-use api::protocol::gate::AgentGate;
 use groups::{CgroupPath, Knob, Layout, Version};
 use host::cgroup::Tree;
 use jiff::Timestamp;
-use qos::claim::{Bound, Value};
-use qos::frame;
-use qos::wish::{Target, Wish};
+use qos::node::strategy::cookies::{CookiesSeen, CoreSharing};
+use qos::node::strategy::network::NetworkDivision;
+use qos::node::{
+    COOKIES, FastQuota, Kernel, Machine, Memory, NETWORK, NodeCpus, NodeState, Post, Settings,
+    State, Usage, readings, round, strategies,
+};
+use qos::wish::Target;
 use tracing::{debug, info, warn};
-use units::{MilliCpu, Percent, Rounding};
 
 use super::emergency::{Emergency, Sight};
-use super::facts::{Facts, Kernel, Settings};
 use super::journal::Journal;
 use super::reflex::{Grant, IDLE_TICK, Reflex};
-use super::strategy::cookies::CoreSharing;
-use super::strategy::network::NetworkDivision;
-use super::strategy::{self, Memory};
 use super::wake::{self, Prober, WakeProbe};
-use super::why::Decision;
 use super::writer::Devices;
-use super::{Arbiter, Change, Ledger, Outcome, gauges};
+use super::{Arbiter, Change, Ledger, Outcome, gauges, observe};
 use crate::audit::{Audit, Record, Subject};
 use crate::exposition::Exposition;
-use crate::node_state::NodeState;
 use crate::series::Metrics;
 use crate::topology::Topology;
 use crate::worker::End;
-
-/// How often strategies that follow pods are asked although no pod changed.
-const SLOWLY: Duration = Duration::from_secs(10);
-
-/// Best-effort keeps two CPUs or, on small machines, this part of it.
-const SMALL_FLOOR: Percent = Percent(10);
-const FLOOR: MilliCpu = MilliCpu(2_000);
 
 /// Owner of the quota that follows online load between two rounds.
 const FAST_QUOTA: &str = api::decisions::strategy::FAST_QUOTA;
 
 /// Who else says why.
 const WAKE: &str = "wake";
-const CACHE: &str = "cache";
-const COOKIES: &str = "cookies";
-const NETWORK: &str = "network";
 const EMERGENCY: &str = "emergency";
 
 /// What a round looks at, besides what the rounds know themselves.
@@ -71,85 +57,6 @@ pub struct Inputs {
     /// Who turned acting off; `None` while it is on.
     pub off_by: Option<String>,
 }
-
-/// One strategy and its rhythm.
-struct Turn {
-    name: &'static str,
-    gate: AgentGate,
-    /// Follows pods rather than load.
-    is_slow: bool,
-    decide: fn(&Facts<'_>, &mut Memory) -> Option<Decision>,
-}
-
-/// Every strategy. Suppression also runs without its gate: best-effort never gets CPUs of LSE pods.
-const TURNS: &[Turn] = &[
-    Turn {
-        name: "suppress",
-        gate: AgentGate::BECPUSuppress,
-        is_slow: false,
-        decide: |facts, memory| strategy::suppress::decide(facts, &mut memory.suppress),
-    },
-    Turn {
-        name: "batch",
-        gate: AgentGate::BatchResource,
-        is_slow: true,
-        decide: |facts, _| Some(strategy::batch::decide(facts)),
-    },
-    Turn {
-        name: "bind",
-        gate: AgentGate::CPUSetAllocator,
-        is_slow: true,
-        decide: |facts, _| strategy::bind::decide(facts),
-    },
-    Turn {
-        name: "identity",
-        gate: AgentGate::GroupIdentity,
-        is_slow: true,
-        decide: |facts, _| Some(strategy::identity::decide(facts)),
-    },
-    Turn {
-        name: "burst",
-        gate: AgentGate::CPUBurst,
-        is_slow: false,
-        decide: |facts, memory| Some(strategy::burst::decide(facts, &mut memory.burst)),
-    },
-    Turn {
-        name: "normalize",
-        gate: AgentGate::CPUNormalization,
-        is_slow: true,
-        decide: |facts, _| Some(strategy::normalize::decide(facts)),
-    },
-    Turn {
-        name: "memory",
-        gate: AgentGate::CgroupReconcile,
-        is_slow: true,
-        decide: |facts, _| Some(strategy::memory::decide(facts)),
-    },
-    Turn {
-        name: "block",
-        gate: AgentGate::BlkIOReconcile,
-        is_slow: true,
-        decide: |facts, _| strategy::block::decide(facts),
-    },
-    Turn {
-        name: "system",
-        gate: AgentGate::SystemConfig,
-        is_slow: true,
-        decide: |facts, _| Some(strategy::system::decide(facts)),
-    },
-    Turn {
-        name: "oom",
-        gate: AgentGate::OOMScoreAdj,
-        is_slow: true,
-        decide: |facts, _| Some(strategy::oom::decide(facts)),
-    },
-    Turn {
-        name: "cold",
-        gate: AgentGate::ColdPageCollector,
-        is_slow: true,
-        decide: |facts, _| Some(strategy::cold::decide(facts)),
-    },
-];
 
 /// All strategies of one node, and the only writer.
 #[derive(Debug)]
@@ -166,15 +73,15 @@ pub struct Rounds {
     memory: Memory,
     reflex: Option<Reflex>,
     grant: Option<Grant>,
-    /// Groups below the tier that have quotas: v1 wants them below the tier's.
-    limited: Vec<CgroupPath>,
+    fast_quota: Option<FastQuota>,
     journal: Journal,
     audit: Audit,
     exposition: Option<Exposition>,
     state: Option<Arc<NodeState>>,
-    topology: Option<Arc<Topology>>,
+    cpus: Option<Arc<NodeCpus>>,
+    /// Counts changes of the two above.
+    revision: u64,
     next_round: Duration,
-    next_slow: Duration,
     is_off: bool,
     /// Places whose refusal was told already.
     told: BTreeSet<Target>,
@@ -202,14 +109,14 @@ impl Rounds {
             memory: Memory::default(),
             reflex: None,
             grant: None,
-            limited: Vec::new(),
+            fast_quota: None,
             journal,
             audit,
             exposition: None,
             state: None,
-            topology: None,
+            cpus: None,
+            revision: 0,
             next_round: Duration::ZERO,
-            next_slow: Duration::ZERO,
             is_off: false,
             told: BTreeSet::new(),
         }
@@ -266,8 +173,7 @@ impl Rounds {
         }
         if std::mem::take(&mut self.is_off) {
             info!("acting again");
-            self.state = None;
-            (self.next_round, self.next_slow) = (now, now);
+            self.next_round = now;
         }
         if !inputs.state.is_complete {
             return;
@@ -277,7 +183,7 @@ impl Rounds {
             self.next_round = now.saturating_add(self.settings.interval);
             self.round(now, at, inputs);
         }
-        self.reflex(now, inputs);
+        self.reflex(now);
         self.look_for_emergency(now, at, inputs);
         self.settle(now, at);
         if is_round {
@@ -297,9 +203,8 @@ impl Rounds {
             (self.sharing, self.network) = (CoreSharing::default(), NetworkDivision::default());
             self.memory = Memory::default();
             self.emergency = Emergency::default();
-            (self.reflex, self.grant) = (None, None);
-            let others = [CACHE, COOKIES, NETWORK, WAKE, EMERGENCY, FAST_QUOTA];
-            for name in TURNS.iter().map(|turn| turn.name).chain(others) {
+            (self.reflex, self.grant, self.fast_quota) = (None, None, None);
+            for name in strategies().chain([WAKE, EMERGENCY, FAST_QUOTA]) {
                 self.journal.decided(name, Vec::new(), at);
             }
             self.journal.suppress(None);
@@ -313,75 +218,65 @@ impl Rounds {
     fn round(&mut self, now: Duration, at: Timestamp, inputs: &Inputs) {
         let kernel = *self.kernel.get_or_insert_with(|| {
             wake::sweep(&self.tree, &self.layout.kubepods());
-            Kernel::probe(&self.tree, &self.layout)
+            observe::kernel(&self.tree, &self.layout)
         });
-        let verdict = self.wake.verdict().cloned();
-        let same_state = self.state.as_ref().is_some_and(|old| Arc::ptr_eq(old, &inputs.state));
-        let same_topology = match (&self.topology, &inputs.topology) {
-            (Some(old), Some(new)) => Arc::ptr_eq(old, new),
-            (None, None) => true,
-            _ => false,
-        };
-        let is_slow_due = !same_state || !same_topology || now >= self.next_slow;
-        if is_slow_due {
-            self.next_slow = now.saturating_add(SLOWLY);
-        }
-        self.state = Some(inputs.state.clone());
-        self.topology.clone_from(&inputs.topology);
-        let facts = Facts {
+        let cpus = inputs.topology.as_ref().map(|topology| topology.cpus.clone());
+        self.count_revision(&inputs.state, cpus.as_ref());
+        let mut state = State {
             now,
-            settings: &self.settings,
-            tree: &self.tree,
-            layout: &self.layout,
+            revision: self.revision,
+            settings: self.settings.clone(),
+            layout: self.layout.clone(),
             kernel,
-            cluster: &inputs.state,
-            topology: inputs.topology.as_deref(),
-            metrics: &inputs.metrics,
-            wake: verdict.as_ref(),
+            cluster: inputs.state.clone(),
+            cpus,
+            usage: Usage::default(),
+            machine: Machine::default(),
+            wake: self.wake.verdict().cloned(),
         };
-        for turn in TURNS.iter().filter(|turn| !turn.is_slow || is_slow_due) {
-            let is_on = facts.is_on(turn.gate) || turn.gate == AgentGate::BECPUSuppress;
-            let decision = match is_on {
-                true => (turn.decide)(&facts, &mut self.memory),
-                false => Some(Decision::default()),
-            };
-            // A strategy that cannot see keeps what it wanted last.
-            let Some(decision) = decision else { continue };
-            if turn.name == "batch" {
-                self.limited = limited(&decision.wishes, &facts.tier());
-            }
-            self.arbiter.post(turn.name, decision.wishes, None);
-            self.journal.decided(turn.name, decision.whys, at);
-        }
-        // These look at their gates themselves: each has several.
-        if is_slow_due {
-            if let Some(decision) = strategy::cache::decide(&facts) {
-                self.arbiter.post(CACHE, decision.wishes, None);
-                self.journal.decided(CACHE, decision.whys, at);
-            }
-            self.sharing = strategy::cookies::decide(&facts);
-            self.arbiter.post(COOKIES, self.sharing.wishes.clone(), None);
-            self.network = strategy::network::decide(&facts);
-            if let Some(wishes) = &self.network.wishes {
-                self.arbiter.post(NETWORK, wishes.clone(), None);
+        let readings = readings(&state, &self.memory);
+        state.machine = observe::machine(&self.tree, &inputs.metrics, &readings);
+        state.usage = observe::usage(&inputs.metrics, &state, &readings);
+        let round = round(&state, &mut self.memory);
+        for Post { strategy, wishes, whys } in round.posts {
+            self.arbiter.post(strategy, wishes, None);
+            if let Some(whys) = whys {
+                self.journal.decided(strategy, whys, at);
             }
         }
-        self.journal.suppress(strategy::suppress::measured(&facts, &self.memory.suppress));
-        if self.wake.round(&facts, &strategy::identity::open_modes(&facts)) {
+        self.sharing = round.core_sharing.unwrap_or_else(|| std::mem::take(&mut self.sharing));
+        self.network = round.network.unwrap_or_else(|| std::mem::take(&mut self.network));
+        self.journal.suppress(round.suppressed);
+        if self.wake.round(&self.tree, &state, &round.open_modes) {
             // Whoever follows the verdict is asked in the next round.
-            self.next_slow = now;
+            self.memory.hurry();
             if let (Some(exposition), Some(verdict)) = (&self.exposition, self.wake.verdict()) {
                 gauges::wake(exposition, verdict);
             }
         }
         self.journal.decided(WAKE, self.wake.whys(), at);
-        self.follow_suppression(inputs);
+        self.follow_suppression(round.fast_quota);
+    }
+
+    /// Every part of what is known has an `Arc` of its own, which changes with it.
+    fn count_revision(&mut self, state: &Arc<NodeState>, cpus: Option<&Arc<NodeCpus>>) {
+        let same_state = self.state.as_ref().is_some_and(|old| Arc::ptr_eq(old, state));
+        let same_cpus = match (&self.cpus, cpus) {
+            (Some(old), Some(new)) => Arc::ptr_eq(old, new),
+            (None, None) => true,
+            _ => false,
+        };
+        if !same_state || !same_cpus {
+            self.revision += 1;
+            self.state = Some(state.clone());
+            self.cpus = cpus.cloned();
+        }
     }
 
     /// Starts and stops looking twenty times a second.
-    fn follow_suppression(&mut self, inputs: &Inputs) {
-        let is_on = self.memory.suppress.budget.is_some() && inputs.state.node.is_some();
-        match (is_on, &self.reflex) {
+    fn follow_suppression(&mut self, fast_quota: Option<FastQuota>) {
+        self.fast_quota = fast_quota;
+        match (fast_quota.is_some(), &self.reflex) {
             (true, None) => {
                 let (all, tier) = (self.layout.kubepods(), self.tier());
                 self.reflex = Some(Reflex::new(&self.tree, all, tier));
@@ -400,32 +295,20 @@ impl Rounds {
         self.layout.class(api::qos::KubeQos::BestEffort)
     }
 
-    fn reflex(&mut self, now: Duration, inputs: &Inputs) {
-        let (Some(reflex), Some(budget), Some(node)) =
-            (&mut self.reflex, self.memory.suppress.budget, inputs.state.node.as_ref())
+    fn reflex(&mut self, now: Duration) {
+        let (Some(reflex), Some(FastQuota { settings, system })) =
+            (&mut self.reflex, self.fast_quota)
         else {
             return;
         };
-        let capacity = node.capacity.cpu;
-        let small = SMALL_FLOOR.apply(capacity, Rounding::Down);
-        let threshold = inputs.state.slo.spec.resource_used_threshold_with_be.as_ref();
-        let least = threshold.and_then(|threshold| threshold.cpu_suppress_min_percent);
-        let least = least.map(|least| Percent(least).apply(capacity, Rounding::Down));
-        let settings = frame::Settings {
-            capacity,
-            threshold: Percent(
-                threshold.and_then(|t| t.cpu_suppress_threshold_percent).unwrap_or(65),
-            ),
-            floor: FLOOR.min(small).max(least.unwrap_or_default()),
-        };
-        match reflex.look(&settings, budget.system.charged(), now) {
+        match reflex.look(&settings, system, now) {
             Ok(Some(grant)) => self.grant = Some(grant),
             Ok(None) => {}
             Err(error) => debug!(%error, "cannot look at the load of pods"),
         }
         if let Some(grant) = &self.grant {
             let limited: &[CgroupPath] = match self.tree.version() {
-                Version::V1 => &self.limited,
+                Version::V1 => self.memory.limited(),
                 Version::V2 => &[],
             };
             self.arbiter.post(FAST_QUOTA, reflex.wishes(grant, limited), None);
@@ -451,7 +334,10 @@ impl Rounds {
         self.journal.decided(COOKIES, self.sharing.explain(&self.arbiter), at);
         self.journal.decided(
             NETWORK,
-            self.network.explain(&self.arbiter).into_iter().collect(),
+            self.network
+                .explain(|target| self.arbiter.trouble(target).map(str::to_owned))
+                .into_iter()
+                .collect(),
             at,
         );
         if let Some(exposition) = &self.exposition {
@@ -537,16 +423,4 @@ impl Rounds {
         let worked = is_done && holders.is_none_or(|holders| holders.refusing == 0);
         gauges::cookie_status(exposition, group, worked);
     }
-}
-
-/// The groups below the tier that are given a quota.
-fn limited(wishes: &[Wish], tier: &CgroupPath) -> Vec<CgroupPath> {
-    let prefix = format!("{}/", tier.as_str());
-    let quotas = wishes.iter().filter_map(|wish| match (&wish.target, &wish.bound) {
-        (Target::Knob { group, knob: Knob::CfsQuota }, Bound::Set(Value::Number(Some(_)))) => {
-            Some(group)
-        }
-        _ => None,
-    });
-    quotas.filter(|group| group.as_str().starts_with(&prefix)).cloned().collect()
 }

@@ -32,7 +32,7 @@ use super::wake;
 use super::writer::{Devices, Writer};
 use super::{Arbiter, Ledger, LedgerError};
 use crate::durable::{self, PRIVATE};
-use crate::node_state::NodeState;
+use qos::node::NodeState;
 
 /// Turns acting off while it exists.
 const OFF: &str = "off";

@@ -28,13 +28,12 @@ use host::cgroup::{SetError, Tree};
 use host::wake::{self, Role, Task};
 use host::{FileError, Reading};
 use qos::identity::Mode;
+use qos::node::{State as NodeState, milli};
 use qos::wake::{Samples, Verdict, settle};
 use tracing::{info, warn};
 use units::Micros;
 
-use super::facts::Facts;
 use crate::object::chain;
-use crate::series::Subject;
 
 /// The word that makes our program one of the two processes of a probe.
 pub const WORD: &str = "wake-probe";
@@ -136,11 +135,11 @@ impl WakeProbe {
     }
 
     /// Begins when somebody wants to know, and looks for the answer. Whether there is a new verdict.
-    pub(super) fn round(&mut self, facts: &Facts<'_>, modes: &[Mode]) -> bool {
+    pub(super) fn round(&mut self, tree: &Tree, node: &NodeState, modes: &[Mode]) -> bool {
         match &self.state {
             State::Unwanted | State::Waiting => {
                 self.state = match self.prober.clone() {
-                    Some(prober) if !modes.is_empty() => begin(facts, modes, prober),
+                    Some(prober) if !modes.is_empty() => begin(tree, node, modes, prober),
                     _ => State::Unwanted,
                 };
                 false
@@ -221,9 +220,9 @@ impl Drop for WakeProbe {
 }
 
 /// Starts the thread when the node has room.
-fn begin(facts: &Facts<'_>, modes: &[Mode], prober: Prober) -> State {
-    let Some(cpu) = quiet_cpu(facts) else { return State::Waiting };
-    let (tree, around, modes) = (facts.tree.clone(), facts.layout.kubepods(), modes.to_vec());
+fn begin(tree: &Tree, node: &NodeState, modes: &[Mode], prober: Prober) -> State {
+    let Some(cpu) = quiet_cpu(node) else { return State::Waiting };
+    let (tree, around, modes) = (tree.clone(), node.layout.kubepods(), modes.to_vec());
     let stop = Arc::new(AtomicBool::new(false));
     let asked = stop.clone();
     let thread = thread::Builder::new().name("wake-probe".to_owned()).spawn(move || {
@@ -248,15 +247,15 @@ pub fn measure(
 }
 
 /// `None` while the node is busy, or not known well enough.
-fn quiet_cpu(facts: &Facts<'_>) -> Option<u16> {
-    let node = facts.cluster.node.as_ref()?;
-    let used = facts.cpu(Subject::Node)?;
+fn quiet_cpu(state: &NodeState) -> Option<u16> {
+    let node = state.cluster.node.as_ref()?;
+    let used = state.usage.node.last.map(milli)?;
     if !qos::wake::has_room(used, node.capacity.cpu) {
         return None;
     }
-    let online = facts.topology?.cpus.online();
-    let mut given = facts.cpus_of(api::qos::QosClass::Lse);
-    given = given.union(&facts.cpus_of(api::qos::QosClass::Lsr));
+    let online = state.cpus.as_ref()?.layout.online();
+    let mut given = state.cpus_of(api::qos::QosClass::Lse);
+    given = given.union(&state.cpus_of(api::qos::QosClass::Lsr));
     if let Some(system) = node.system.as_ref().filter(|system| system.is_exclusive) {
         given = given.union(&system.cpus);
     }

@@ -13,11 +13,12 @@ use host::cgroup::Tree;
 use host::cookies::{Cookies, FakeCookies, KernelCookies};
 use host::qdisc::{FakeQdiscs, Qdiscs, Tc};
 use qos::claim::{Bound, Claim, Value, resolve};
+use qos::cookies::CookieHolders;
 use qos::wish::Target;
 use qos::writes::{self, in_order};
 use rustix::io::Errno;
 
-use super::backend::cookie::{CookieBackend, CookieHolders};
+use super::backend::cookie::CookieBackend;
 use super::backend::file::FileBackend;
 use super::backend::knob::{self, KnobBackend};
 use super::backend::qdisc::QdiscBackend;

@@ -10,8 +10,8 @@ use host::Reading;
 
 use super::group::{Group, Outcome, Pass};
 use super::pods::{Sum, bytes_f64, record_memory};
-use crate::node_state::NodeState;
 use crate::series::{Measure, Metrics, Subject};
+use qos::node::NodeState;
 
 /// All host applications of the node.
 #[derive(Debug, Default)]

@@ -16,8 +16,8 @@ use qos::node::{Container, ContainerState, Pod};
 use units::{Bytes, MilliCpu};
 
 use super::group::{Group, GroupUsage, Outcome, Pass};
-use crate::node_state::NodeState;
 use crate::series::{Measure, Metrics, Store, Subject};
+use qos::node::NodeState;
 
 /// NUMA memory of pods and CPU sets of containers change slowly: each is read every so many ticks, a
 /// part of the pods at a time.

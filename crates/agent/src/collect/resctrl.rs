@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::qos::QosClass;
+use groups::resctrl::Group;
 use host::Reading;
 use host::fs::{Buffer, HostFs};
-use host::resctrl::{DomainUse, Group, MonitorGroup, Resctrl};
+use host::resctrl::{DomainUse, MonitorGroup, Resctrl};
 use stats::{Delta, Rate, RateRule};
 
 use super::Trouble;

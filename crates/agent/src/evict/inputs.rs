@@ -13,8 +13,8 @@ use units::{Bytes, MilliCpu};
 
 use super::request::Victim;
 use super::store::Moment;
-use crate::node_state::NodeState;
 use crate::series::{Measure, Metrics, Subject};
+use qos::node::NodeState;
 
 /// How long a deletion may be overdue before it counts as stuck.
 const OVERDUE: Duration = Duration::from_secs(30);

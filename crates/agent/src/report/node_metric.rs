@@ -25,10 +25,10 @@ use qos::node::Pod;
 use stats::Summary;
 use units::{Bytes, CpuMemory, Format, GoDuration, MilliCpu, Quantity};
 
-use crate::node_state::NodeState;
-use crate::policy::MemoryPolicy;
 use crate::predict::Prediction;
 use crate::series::{Measure, Metrics, Subject};
+use qos::node::MemoryPolicy;
+use qos::node::NodeState;
 
 /// Everything a report may look at.
 #[derive(Debug, Clone, Copy)]

@@ -25,7 +25,7 @@ use tracing::{error, info, warn};
 
 use super::RunError;
 use crate::act::thread::Watching;
-use crate::act::{self, ActThread, Journal, Rounds};
+use crate::act::{self, ActThread, Journal, Rounds, journal};
 use crate::audit::{Audit, Record};
 use crate::clock::Clock;
 use crate::collect::{CollectThread, Task};
@@ -34,7 +34,7 @@ use crate::evict::Evicting;
 use crate::exposition::Exposition;
 use crate::health::Health;
 use crate::kubelet::Kubelet;
-use crate::node_state::{NodeState, SharedNodeState};
+use crate::node_state::SharedNodeState;
 use crate::object::{self, Need, Seen};
 use crate::pods::{from_api, from_kubelet};
 use crate::predict::{PredictThread, Prediction};
@@ -45,6 +45,7 @@ use crate::topology::publish::KubeletSource;
 use crate::waits::waits;
 use crate::worker::{End, ThreadEnd};
 use crate::{device, evict, measured, node_state, pleg, status, topology};
+use qos::node::NodeState;
 
 /// How long threads may take to stop; the process has ten seconds.
 const STOP: Duration = Duration::from_secs(5);
@@ -315,7 +316,7 @@ impl Agent {
         self.journal.ask_who_waits(move || waits(&seen, &state.load()));
         let journal = self.journal.clone();
         self.exposition.read_live(move |group| {
-            journal.suppressed().iter().for_each(|suppressed| suppressed.fill(group));
+            journal.suppressed().iter().for_each(|suppressed| journal::fill(suppressed, group));
         });
         let part = self.health.part("samples");
         let (seen, stop) = (metrics.clone(), self.stop.clone());

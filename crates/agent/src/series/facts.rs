@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::qos::QosClass;
-use host::block::{Disk, Mount};
+use groups::Disk;
+use host::block::Mount;
 use host::psi::Pressure;
 use host::topology::{CpuModel, Topology};
 use units::Bytes;
@@ -41,7 +42,7 @@ pub struct NodeInfo {
 #[derive(Debug, Clone, PartialEq)]
 pub struct StorageInfo {
     pub at: Duration,
-    pub disks: Vec<Disk>,
+    pub disks: Arc<Vec<Disk>>,
     pub mounts: Vec<Mount>,
 }
 

@@ -215,11 +215,11 @@ fn bound(root: &std::path::Path) -> Result<CpuState, cpu_state::CpuStateError> {
 /// The pools as gauges.
 fn show(publishing: &Publishing, topology: &Topology) {
     publishing.exposition.publish("pools", |group| {
-        group.set(&SHARE_POOL, &[], count(&topology.shared));
-        group.set(&BE_SHARE_POOL, &[], count(&topology.best_effort));
+        group.set(&SHARE_POOL, &[], count(&topology.cpus.shared));
+        group.set(&BE_SHARE_POOL, &[], count(&topology.cpus.best_effort));
         if publishing.per_cpu_metrics {
-            for_each_cpu(&topology.shared, |cpu| group.set(&SHARE_POOL_INFO, &[cpu], 1.0));
-            each_best_effort(&topology.best_effort, group);
+            for_each_cpu(&topology.cpus.shared, |cpu| group.set(&SHARE_POOL_INFO, &[cpu], 1.0));
+            each_best_effort(&topology.cpus.best_effort, group);
         }
     });
 }

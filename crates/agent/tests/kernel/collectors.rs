@@ -8,13 +8,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use agent::collect::{CollectSettings, Collector, Task};
-use agent::node_state::NodeState;
 use agent::series::{Measure, Metrics, Store, Subject};
 use api::priority::PriorityClass;
 use api::protocol::gate::AgentGate;
 use api::qos::{KubeQos, QosClass};
 use groups::{CgroupPath, Driver, Knob, Layout, Limit, PodUid, Setting, Version};
 use host::Reading;
+use qos::node::NodeState;
 use qos::node::{Container, ContainerState, Pod as NodePod, PodPhase, next};
 use units::CpuSet;
 

@@ -64,7 +64,7 @@ fn begin_to_count_writes(sandbox: &Sandbox, group: &CgroupPath) {
     let device =
         DeviceNumber { major: rustix::fs::major(device), minor: rustix::fs::minor(device) };
     let disks = block::disks(sandbox.tree.fs()).unwrap();
-    let disk = block::disk_of(&disks, device).expect("the target directory is on a disk");
+    let disk = groups::disk_of(&disks, device).expect("the target directory is on a disk");
     let plenty = Setting::Rates(BTreeMap::from([(disk.number, Limit::At(1 << 40))]));
     assert_eq!(sandbox.tree.set(group, Knob::WriteBps, &plenty).unwrap(), Reading::Value(()));
 }

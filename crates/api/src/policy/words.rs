@@ -34,6 +34,18 @@ macro_rules! policy_words {
     )*};
 }
 
+impl BurstMode {
+    /// Whether the kernel saves up what is not used.
+    pub const fn saves(self) -> bool {
+        matches!(self, Self::CpuBurstOnly | Self::Auto)
+    }
+
+    /// Whether quotas move.
+    pub const fn moves(self) -> bool {
+        matches!(self, Self::CfsQuotaBurstOnly | Self::Auto)
+    }
+}
+
 policy_words! {
     /// How best-effort is held back.
     SuppressMechanism {

@@ -3,13 +3,13 @@
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use agent::node_state::NodeState;
 use anyhow::Context;
 use api::priority::PriorityClass;
 use api::qos::{KubeQos, QosClass};
 use groups::{CgroupPath, ContainerId, Driver, Layout, PodUid};
 use host::cgroup::Tree;
 use host::fs::{Mounts, RealFs};
+use qos::node::NodeState;
 use qos::node::{Container, ContainerState, Pod, PodPhase, next};
 use units::{Bytes, CpuMemory, MilliCpu};
 

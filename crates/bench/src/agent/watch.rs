@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use agent::act::Reflex;
 use agent::clock::Clock;
 use agent::collect::{CollectSettings, CollectThread, Meter, MeteredFs};
-use agent::node_state::NodeState;
 use agent::series::{Measure, Metrics, Store, Subject};
 use anyhow::Context;
 use arc_swap::ArcSwap;
@@ -17,6 +16,7 @@ use groups::Version;
 use host::cgroup::Tree;
 use host::fs::{Mounts, RealFs};
 use qos::frame;
+use qos::node::NodeState;
 use rustix::time::{ClockId, clock_gettime};
 use units::{MilliCpu, Percent};
 

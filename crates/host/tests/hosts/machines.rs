@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use groups::resctrl::{Group, Resource};
 use host::fs::{Buffer, FakeFs};
 use host::proc::{NodeReader, Stat};
 use host::psi::Resource as Psi;
-use host::resctrl::{Group, Resctrl, Resource};
+use host::resctrl::Resctrl;
 use host::topology::{CpuModel, Topology};
 use host::{FileError, Reading};
 use units::Bytes;

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use qos::claim::{Claim, Value, resolve};
+use qos::cookies::CookieHolders;
 use qos::wish::Target;
 
 use super::Outcome;
-use crate::act::backend::cookie::CookieHolders;
 use crate::act::writer::WriteOutcome;
 
 /// The first pause after a refused write; it doubles up to [`LONGEST_PAUSE`].

@@ -13,7 +13,7 @@ use host::cgroup::Tree;
 use host::cookies::{Cookie, Cookies, NONE};
 use host::{FileError, Reading};
 use qos::claim::Value;
-use qos::cookies::{Process, Step, decide};
+use qos::cookies::{CookieHolders, Process, Step, decide};
 use qos::wish::Target;
 use rustix::io::Errno;
 use tracing::{info, warn};
@@ -24,20 +24,6 @@ use crate::object::chain;
 
 /// How many processes are changed between two looks at the time.
 const AT_ONCE: usize = 64;
-
-/// Who has the cookie of a group.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(in crate::act) struct CookieHolders {
-    pub(in crate::act) cookie: Option<Cookie>,
-    /// Containers with a process that has it.
-    pub(in crate::act) containers: BTreeSet<CgroupPath>,
-    /// Processes that should have it.
-    pub(in crate::act) processes: usize,
-    /// Those of them that have a cookie of somebody else, and keep it.
-    pub(in crate::act) strangers: usize,
-    /// Those of them that the kernel does not let us change.
-    pub(in crate::act) refusing: usize,
-}
 
 #[derive(Debug)]
 pub(in crate::act) struct CookieBackend {

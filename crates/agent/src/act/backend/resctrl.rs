@@ -7,9 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use groups::resctrl::{Group, Resource, Schemata};
 use groups::{CgroupPath, Controller, Version};
 use host::cgroup::Tree;
-use host::resctrl::{Group, Resctrl, Resource, Schemata};
+use host::resctrl::Resctrl;
 use host::{FileError, Reading};
 use qos::cache::CacheAllocation;
 use qos::claim::Value;

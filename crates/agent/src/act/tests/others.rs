@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api::protocol::gate::AgentGate;
+use groups::Disk;
 use groups::{DeviceNumber, Knob, Version};
-use host::block::Disk;
 use serde_json::json;
 
 use super::super::switch;
@@ -179,7 +179,8 @@ fn disks_of_best_effort_are_limited_and_freed_again() {
         made_of: Vec::new(),
         mapped_name: None,
     };
-    let storage = StorageInfo { at: Duration::ZERO, disks: vec![disk], mounts: Vec::new() };
+    let storage =
+        StorageInfo { at: Duration::ZERO, disks: Arc::new(vec![disk]), mounts: Vec::new() };
     rig.metrics.lock().facts.storage = Some(Arc::new(storage));
     let block = |name: &str| json!({ "name": name, "type": "device", "ioCfg": { "readBPS": 1_048_576, "writeBPS": 0 } });
     let io = json!({ "enable": true, "blocks": [block("/dev/sda"), block("/dev/none")] });

@@ -23,15 +23,15 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use units::{Bytes, Cpu, CpuMemory};
 
-use super::super::facts::Settings;
 use super::super::rounds::Inputs;
 use super::super::wake::WakeProbe;
 use super::super::writer::Devices;
 use super::super::{Journal, Ledger, Rounds};
 use crate::audit::{self, Audit};
-use crate::node_state::NodeState;
 use crate::series::{Measure, Metrics, Store, Subject};
 use crate::topology::{self, Machine, NumaNode};
+use qos::node::NodeState;
+use qos::node::Settings;
 
 const V1: &str = "\
 -- sys/fs/cgroup/cpu,cpuacct/cgroup.procs --

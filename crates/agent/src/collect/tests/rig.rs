@@ -14,8 +14,8 @@ use qos::node::{Container, ContainerState, HostApplication, Pod, PodPhase, next}
 use units::{Bytes, CpuMemory, MilliCpu};
 
 use crate::collect::{CollectSettings, Collector, Meter, MeteredFs};
-use crate::node_state::NodeState;
 use crate::series::{Measure, Metrics, Store, Subject};
+use qos::node::NodeState;
 
 pub(super) const SECOND: Duration = Duration::from_secs(1);
 pub(super) const MIB: u64 = 1 << 20;

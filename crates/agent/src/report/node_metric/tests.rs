@@ -6,9 +6,9 @@ use overcommit::predict::{Training, Usage};
 use qos::node::{HostApplication, Node, PodPhase, next};
 
 use super::*;
-use crate::policy::MetricPolicy;
 use crate::predict::{PredictSettings, Predictor};
 use crate::series::Store;
+use qos::node::MetricPolicy;
 
 const SECOND: Duration = Duration::from_secs(1);
 const KIB: f64 = 1024.0;

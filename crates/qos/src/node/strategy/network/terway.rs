@@ -1,14 +1,11 @@
 //! The two files that terway's daemon reads.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
-use host::fs::HostFs;
-use qos::node::Pod;
 use serde::Serialize;
 
 use super::{bits, tier_of};
-use crate::act::facts::Facts;
+use crate::node::{Pod, State};
 
 pub(super) const GLOBAL: &str = "global_bps_config";
 pub(super) const PODS: &str = "pod.json";
@@ -38,20 +35,20 @@ struct Limits {
 }
 
 /// Terway's directory in a container of the reference's chart, or on the host itself.
-const DIRS: [&str; 2] = ["/host-var-lib/terway", "/var/lib/terway"];
+pub(super) const DIRS: [&str; 2] = ["/host-var-lib/terway", "/var/lib/terway"];
 
 /// The directory for files of this kind, below the first of terway's that is there.
-pub(super) fn dir(fs: &dyn HostFs) -> Result<String, String> {
-    let found = DIRS.iter().find(|dir| fs.exists(Path::new(dir)));
+pub(super) fn dir(state: &State) -> Result<String, String> {
+    let found = DIRS.iter().find(|dir| state.machine.directories.contains(**dir));
     let [_, on_host] = DIRS;
     let missing = || format!("terway is not installed: there is no {on_host}");
     found.map(|dir| format!("{dir}/qos")).ok_or_else(missing)
 }
 
 /// All pods of the node.
-pub(super) fn pods(facts: &Facts<'_>) -> String {
+pub(super) fn pods(state: &State) -> String {
     let pods: BTreeMap<String, Entry> =
-        facts.every_pod().map(|pod| (pod.uid.clone(), entry(pod))).collect();
+        state.every_pod().map(|pod| (pod.uid.clone(), entry(pod))).collect();
     // Strings and numbers always have a text.
     serde_json::to_string(&pods).unwrap_or_default()
 }

@@ -5,27 +5,27 @@
 //! Weights are for the tier, in which batch pods compete with each other. A batch pod elsewhere keeps
 //! the weight that the kubelet gave it: there it would be measured against online pods.
 
+use crate::batch::{Container, Limits, Node, container_limits, pod_limits};
+use crate::claim::{Rank, Value};
+use crate::node::{ContainerSpec, Pod};
+use crate::wish::Wish;
 use api::qos::QosClass;
 use api::why::{Resource, Sum, Why};
 use groups::{CgroupPath, Knob};
-use qos::batch::{Container, Limits, Node, container_limits, pod_limits};
-use qos::claim::{Rank, Value};
-use qos::node::{ContainerSpec, Pod};
-use qos::wish::Wish;
 use units::MilliCpu;
 
-use super::super::facts::Facts;
-use super::super::why::Decision;
+use super::Decision;
 use super::{number, quota, set, suppress};
+use crate::node::State;
 
-pub fn decide(facts: &Facts<'_>) -> Decision {
+pub fn decide(state: &State) -> Decision {
     let node = Node {
-        normalization: facts.cluster.node.as_ref().and_then(|node| node.normalization),
-        is_quota_on_tier: suppress::is_by_quota(facts),
+        normalization: state.cluster.node.as_ref().and_then(|node| node.normalization),
+        is_quota_on_tier: suppress::is_by_quota(state),
     };
-    let tier = format!("{}/", facts.tier().as_str());
+    let tier = format!("{}/", state.tier().as_str());
     let mut decision = Decision::default();
-    for pod in facts.pods().filter(|pod| is_batch(pod)) {
+    for pod in state.pods().filter(|pod| is_batch(pod)) {
         let containers: Vec<Container> = pod.specs.iter().map(asked).collect();
         let limits = pod_limits(&containers, node);
         let group = pod.cgroup.clone();
@@ -35,7 +35,11 @@ pub fn decide(facts: &Facts<'_>) -> Decision {
         }
         if !pod.is_virtual_machine {
             for (container, asked) in pod.specs.iter().zip(&containers) {
-                let Some(group) = &container.cgroup else { continue };
+                // The kubelet knows what a container without batch resources may use.
+                let Some(group) = container.cgroup.as_ref().filter(|_| container.batch.is_some())
+                else {
+                    continue;
+                };
                 let limits = container_limits(asked, node);
                 decision.wishes.extend(wishes(group, &limits));
                 decision.wishes.push(weight(group, &limits));
@@ -46,13 +50,13 @@ pub fn decide(facts: &Facts<'_>) -> Decision {
     decision
 }
 
-/// A container that names no batch resource counts as one without limits.
 fn is_batch(pod: &Pod) -> bool {
     pod.raw_qos == Some(QosClass::Be) && pod.specs.iter().any(|container| container.batch.is_some())
 }
 
+/// A container without batch resources counts with its own limits.
 fn asked(container: &ContainerSpec) -> Container {
-    let batch = container.batch.unwrap_or_default();
+    let batch = container.batch.unwrap_or(container.native);
     Container {
         cpu_request: batch.cpu_request,
         cpu_limit: batch.cpu_limit,

@@ -6,65 +6,65 @@
 //! had, and forgets its old one, so the weight is taken into the ledger first. With the policy of core
 //! scheduling the same is done where best-effort is configured to be idle.
 
+use crate::claim::Rank;
+use crate::identity::{self, Choice, Identities, Means, Mode, OwnIdentity, Owner};
+use crate::node::Pod;
+use crate::wish::Wish;
 use api::policy::KernelMode;
 use api::protocol::gate::AgentGate;
 use api::qos::{KubeQos, QosClass};
 use api::strategy::{CpuQos, ResourceQos};
 use api::why::{NODE, Resource, Sum, Why};
 use groups::{CgroupPath, Knob, Version};
-use qos::claim::Rank;
-use qos::identity::{self, Choice, Identities, Means, Mode, OwnIdentity, Owner};
-use qos::node::Pod;
-use qos::wish::Wish;
 
-use super::super::facts::Facts;
-use super::super::why::Decision;
+use super::Decision;
 use super::{number, set};
+use crate::node::State;
 
 /// The policy that means identities; the other one is core scheduling.
 const POLICY: &str = "groupIdentity";
 pub const CORE_POLICY: &str = "coreSched";
 
-pub fn decide(facts: &Facts<'_>) -> Decision {
-    let identities = identities(facts);
+pub fn decide(state: &State) -> Decision {
+    let identities = identities(state);
     let is_behind = is_behind(&identities);
-    let means = identity::means(kernel(facts), choice(facts), measured(facts));
+    let means = identity::means(kernel(state), choice(state), measured(state));
     let mut decision = match means {
         Means::Identity => {
-            Decision { wishes: by_identity(facts, &identities), ..Decision::default() }
+            Decision { wishes: by_identity(state, &identities), ..Decision::default() }
         }
         Means::Mainline(Mode::Weight) => Decision::default(),
         Means::Mainline(_) if is_behind => {
-            Decision { wishes: by_idle(facts), ..Decision::default() }
+            Decision { wishes: by_idle(state), ..Decision::default() }
         }
         Means::Mainline(_) => Decision::default(),
     };
     if identities != Identities::default() {
-        decision.whys.push(explain(facts, means, is_behind));
-    } else if is_idle_by_policy(facts) {
-        decision.wishes.extend(by_idle(facts));
-        decision.whys.push(why(facts, "best-effort pods are idle groups of the least weight"));
+        decision.whys.push(explain(state, means, is_behind));
+    } else if is_idle_by_policy(state) {
+        decision.wishes.extend(by_idle(state));
+        decision.whys.push(why(state, "best-effort pods are idle groups of the least weight"));
     }
     decision
 }
 
 /// The other policy has a setting of its own.
-fn is_idle_by_policy(facts: &Facts<'_>) -> bool {
-    let config = facts.slo().resource_qos_strategy.as_ref().and_then(|strategy| {
+fn is_idle_by_policy(state: &State) -> bool {
+    let config = state.slo().resource_qos_strategy.as_ref().and_then(|strategy| {
         let policy = strategy.policies.as_ref()?.cpu_policy.as_deref()?;
         let config = strategy.be_class.as_ref()?.cpu_qos.as_ref()?;
         (policy == CORE_POLICY).then_some(config)
     });
-    facts.is_on(AgentGate::CoreSched)
-        && facts.kernel.has_idle
+    state.is_on(AgentGate::CoreSched)
+        && state.kernel.has_idle
         && config.is_some_and(|be| be.enable == Some(true) && be.sched_idle == Some(1))
 }
 
-fn kernel(facts: &Facts<'_>) -> identity::Kernel {
+fn kernel(state: &State) -> identity::Kernel {
     identity::Kernel {
-        has_identity: facts.kernel.has_identity,
-        has_idle: facts.kernel.has_idle,
-        has_core_scheduling: facts.kernel.has_core_scheduling,
+        has_identity: state.kernel.has_identity,
+        has_idle: state.kernel.has_idle,
+        has_core_scheduling: state.kernel.has_core_scheduling,
     }
 }
 
@@ -72,13 +72,13 @@ fn is_behind(identities: &Identities) -> bool {
     identities.be.is_some_and(|be| be < 0)
 }
 
-fn measured(facts: &Facts<'_>) -> Option<Mode> {
-    facts.wake.map(|verdict| verdict.mode)
+fn measured(state: &State) -> Option<Mode> {
+    state.wake.as_ref().map(|verdict| verdict.mode)
 }
 
 /// What operators say about mainline kernels.
-fn choice(facts: &Facts<'_>) -> Choice {
-    match facts.policy().kernel.mode {
+fn choice(state: &State) -> Choice {
+    match state.policy().kernel.mode {
         KernelMode::Auto => Choice::Auto,
         KernelMode::Weight => Choice::Fixed(Mode::Weight),
         KernelMode::IdlePods => Choice::Fixed(Mode::IdlePods),
@@ -87,22 +87,22 @@ fn choice(facts: &Facts<'_>) -> Choice {
 }
 
 /// How best-effort is kept behind; `None` while nobody wants that.
-pub fn means(facts: &Facts<'_>) -> Option<Means> {
-    let is_on = facts.is_on(AgentGate::GroupIdentity) && is_behind(&identities(facts));
-    is_on.then(|| identity::means(kernel(facts), choice(facts), measured(facts)))
+pub fn means(state: &State) -> Option<Means> {
+    let is_on = state.is_on(AgentGate::GroupIdentity) && is_behind(&identities(state));
+    is_on.then(|| identity::means(kernel(state), choice(state), measured(state)))
 }
 
 /// The modes between which a probe should choose; none when there is no choice, or no wish for one.
-pub fn open_modes(facts: &Facts<'_>) -> Vec<Mode> {
-    let is_open = matches!(means(facts), Some(Means::Mainline(_)))
-        && choice(facts) == Choice::Auto
-        && facts.policy().kernel.probe;
-    if is_open { qos::wake::candidates(kernel(facts)) } else { Vec::new() }
+pub fn open_modes(state: &State) -> Vec<Mode> {
+    let is_open = matches!(means(state), Some(Means::Mainline(_)))
+        && choice(state) == Choice::Auto
+        && state.policy().kernel.probe;
+    if is_open { crate::wake::candidates(kernel(state)) } else { Vec::new() }
 }
 
 /// What operators configured; nothing where the policy is another one.
-fn identities(facts: &Facts<'_>) -> Identities {
-    let Some(strategy) = &facts.slo().resource_qos_strategy else { return Identities::default() };
+fn identities(state: &State) -> Identities {
+    let Some(strategy) = &state.slo().resource_qos_strategy else { return Identities::default() };
     let policy = strategy.policies.as_ref().and_then(|policies| policies.cpu_policy.as_deref());
     if policy.is_some_and(|policy| policy != POLICY) {
         return Identities::default();
@@ -134,25 +134,25 @@ pub fn owner(pod: &Pod) -> Owner {
     }
 }
 
-fn by_identity(facts: &Facts<'_>, identities: &Identities) -> Vec<Wish> {
+fn by_identity(state: &State, identities: &Identities) -> Vec<Wish> {
     let why = "the identity of its class";
     let wish =
         |group: &CgroupPath, identity| set(group, Knob::BvtWarp, Rank::POD, number(identity), why);
     let class =
-        |qos, identity: Option<i64>| wish(&facts.layout.class(qos), identity.unwrap_or_default());
+        |qos, identity: Option<i64>| wish(&state.layout.class(qos), identity.unwrap_or_default());
     let mut wishes = vec![
-        wish(&facts.layout.kubepods(), 0),
+        wish(&state.layout.kubepods(), 0),
         class(KubeQos::Burstable, identities.ls),
         class(KubeQos::BestEffort, identities.be),
     ];
-    for pod in facts.pods() {
+    for pod in state.pods() {
         // A wish that the kernel would refuse changes nothing.
         if let Some(identity) = identity::identity(owner(pod), identities, pod.annotations.cpu_qos)
         {
             wishes.push(wish(&pod.cgroup, identity));
         }
     }
-    for app in facts.cluster.host_applications.iter() {
+    for app in state.cluster.host_applications.iter() {
         let owner = match app.qos {
             Some(QosClass::Lse | QosClass::Lsr) => Owner::Lsr,
             Some(QosClass::Ls) => Owner::Ls,
@@ -166,16 +166,16 @@ fn by_identity(facts: &Facts<'_>, identities: &Identities) -> Vec<Wish> {
     wishes
 }
 
-fn by_idle(facts: &Facts<'_>) -> Vec<Wish> {
+fn by_idle(state: &State) -> Vec<Wish> {
     let why = "best-effort runs when nobody else wants the CPU";
     // What the kernel shows as the weight of an idle group.
-    let least = match facts.kernel.version {
+    let least = match state.kernel.version {
         Version::V1 => 3,
         Version::V2 => 2,
     };
-    let pods = facts.pods().filter(|pod| pod.raw_qos == Some(QosClass::Be));
+    let pods = state.pods().filter(|pod| pod.raw_qos == Some(QosClass::Be));
     let below =
-        |group: &CgroupPath| group.as_str().starts_with(&format!("{}/", facts.tier().as_str()));
+        |group: &CgroupPath| group.as_str().starts_with(&format!("{}/", state.tier().as_str()));
     pods.map(|pod| pod.cgroup.clone())
         .filter(below)
         .flat_map(|group| {
@@ -185,10 +185,10 @@ fn by_idle(facts: &Facts<'_>) -> Vec<Wish> {
         .collect()
 }
 
-fn explain(facts: &Facts<'_>, means: Means, is_behind: bool) -> Why {
+fn explain(state: &State, means: Means, is_behind: bool) -> Why {
     let headline = match means {
         Means::Identity => "best-effort yields to everybody by group identity",
-        Means::Mainline(Mode::Weight) if !facts.kernel.has_idle => {
+        Means::Mainline(Mode::Weight) if !state.kernel.has_idle => {
             "best-effort has the least weight; this kernel has no more"
         }
         Means::Mainline(Mode::WholeCores) if is_behind => {
@@ -199,15 +199,15 @@ fn explain(facts: &Facts<'_>, means: Means, is_behind: bool) -> Why {
         }
         Means::Mainline(_) => "best-effort has the least weight",
     };
-    why(facts, headline)
+    why(state, headline)
 }
 
-fn why(facts: &Facts<'_>, headline: &str) -> Why {
+fn why(state: &State, headline: &str) -> Why {
     Why {
         about: NODE.to_owned(),
         resource: Resource::Cpu,
         headline: headline.to_owned(),
-        bound_by: facts
+        bound_by: state
             .cluster
             .slo
             .setting("resource-qos-config.beClass.cpuQOS.enable")

@@ -5,21 +5,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::cache::{self, CacheAllocation, Vendor, Ways, bandwidth, ways};
+use crate::claim::{Bound, Rank, Value};
+use crate::wish::{Target, Wish};
 use api::metadata::pod::{ResctrlConfig, ResctrlShare};
 use api::protocol::gate::AgentGate;
 use api::qos::{QosClass, StrategyClass};
 use api::strategy::ResctrlQos;
 use api::why::{Amount, NODE, Resource, Sum, Unit, Why};
 use groups::CgroupPath;
-use host::Reading;
-use host::resctrl::{Group, Info, Resctrl, Resource as Part, Schemata};
-use qos::cache::{self, CacheAllocation, Vendor, Ways, bandwidth, ways};
-use qos::claim::{Bound, Rank, Value};
-use qos::wish::{Target, Wish};
+use groups::resctrl::{Group, Resource as Part, Schemata};
 use units::Percent;
 
-use super::super::facts::Facts;
-use super::super::why::Decision;
+use super::Decision;
+use crate::node::{CacheHardware, CacheParts, Readings, State};
 
 /// Groups of classes, which the reference calls the same.
 const CLASSES: [(StrategyClass, &str); 3] =
@@ -27,15 +26,6 @@ const CLASSES: [(StrategyClass, &str); 3] =
 
 /// Groups of single pods begin so.
 const OF_POD: &str = "koordlet-";
-
-/// What the machine can divide.
-struct Machine {
-    info: Info,
-    /// The root's lines, with every domain there is.
-    root: Schemata,
-    vendor: Vendor,
-    groups: Vec<Group>,
-}
 
 /// A group as it should be.
 struct Division {
@@ -45,20 +35,25 @@ struct Division {
     why: String,
 }
 
+fn is_on(state: &State) -> bool {
+    state.is_on(AgentGate::RdtResctrl) || state.is_on(AgentGate::Resctrl)
+}
+
+pub(in crate::node) fn read(state: &State, readings: &mut Readings) {
+    readings.cache = is_on(state);
+}
+
 /// `None` when the machine cannot be seen for the moment.
-pub fn decide(facts: &Facts<'_>) -> Option<Decision> {
-    if !facts.is_on(AgentGate::RdtResctrl) && !facts.is_on(AgentGate::Resctrl) {
-        return Some(Decision::default());
-    }
-    let resctrl = match Resctrl::find(facts.tree.shared_fs()) {
-        Reading::Value(resctrl) => resctrl,
-        Reading::Unsupported | Reading::Gone => return Some(Decision::default()),
+pub fn decide(state: &State) -> Option<Decision> {
+    let machine = match &state.machine.cache {
+        CacheHardware::Present(machine) if is_on(state) => machine,
+        CacheHardware::Unread if is_on(state) => return None,
+        _ => return Some(Decision::default()),
     };
-    let machine = Machine::read(facts, &resctrl)?;
-    let divisions = divisions(facts, &machine);
+    let divisions = divisions(state, machine);
     let mut wishes: Vec<Wish> = divisions.iter().map(Division::wish).collect();
-    wishes.extend(orphans(facts, &machine, &divisions));
-    let whys = divisions.iter().map(|division| explain(facts, division)).collect();
+    wishes.extend(orphans(state, machine, &divisions));
+    let whys = divisions.iter().map(|division| explain(state, division)).collect();
     Some(Decision { wishes, whys })
 }
 
@@ -79,27 +74,19 @@ impl Division {
 }
 
 /// Groups of pods that are gone, whoever made them: the kernel has few.
-fn orphans(facts: &Facts<'_>, machine: &Machine, divisions: &[Division]) -> Vec<Wish> {
-    if !facts.is_on(AgentGate::Resctrl) {
+fn orphans(state: &State, machine: &CacheParts, divisions: &[Division]) -> Vec<Wish> {
+    if !state.is_on(AgentGate::Resctrl) {
         return Vec::new();
     }
     let is_wanted = |group: &Group| divisions.iter().any(|division| division.group == *group);
-    let is_gone = |uid: &str| !facts.cluster.pods.values().any(|pod| pod.uid == uid);
+    let is_gone = |uid: &str| !state.cluster.pods.values().any(|pod| pod.uid == uid);
     let orphans = machine.groups.iter().filter(|group| {
         !is_wanted(group) && group.name().strip_prefix(OF_POD).is_some_and(is_gone)
     });
     orphans.map(|group| set(group, None, "its pod is gone")).collect()
 }
 
-impl Machine {
-    fn read(facts: &Facts<'_>, resctrl: &Resctrl) -> Option<Self> {
-        let info = resctrl.info().ok()?;
-        let root = resctrl.schemata(&Group::root()).ok()?.value()?;
-        let model = facts.metrics.facts().node.and_then(|node| node.model.clone());
-        let is_amd = model.is_some_and(|model| model.vendor.contains("AMD"));
-        let vendor = if is_amd { Vendor::Amd } else { Vendor::Other };
-        Some(Self { info, root, vendor, groups: resctrl.groups().ok()? })
-    }
+impl CacheParts {
     /// All domains of a part with one value.
     fn everywhere(&self, part: &Part, value: u64) -> Option<BTreeMap<u32, u64>> {
         Some(self.root.get(part)?.keys().map(|id| (*id, value)).collect())
@@ -113,19 +100,20 @@ impl Machine {
     }
 
     fn bandwidth(&self, percent: i64) -> Option<u64> {
-        u64::try_from(bandwidth(Percent(percent), self.vendor)?).ok()
+        let vendor = if self.is_amd { Vendor::Amd } else { Vendor::Other };
+        u64::try_from(bandwidth(Percent(percent), vendor)?).ok()
     }
 }
 
-fn divisions(facts: &Facts<'_>, machine: &Machine) -> Vec<Division> {
+fn divisions(state: &State, machine: &CacheParts) -> Vec<Division> {
     let mut all = Vec::new();
-    if facts.is_on(AgentGate::RdtResctrl) {
+    if state.is_on(AgentGate::RdtResctrl) {
         all.extend(
-            CLASSES.iter().filter_map(|(class, name)| of_class(facts, machine, *class, name)),
+            CLASSES.iter().filter_map(|(class, name)| of_class(state, machine, *class, name)),
         );
     }
-    if facts.is_on(AgentGate::Resctrl) {
-        all.extend(facts.pods().filter_map(|pod| {
+    if state.is_on(AgentGate::Resctrl) {
+        all.extend(state.pods().filter_map(|pod| {
             let schemata = of_pod(machine, pod.annotations.resctrl.as_ref()?)?;
             let group = Group::new(&format!("{OF_POD}{}", pod.uid))?;
             let why = format!("{}/{} asks for it", pod.namespace, pod.name);
@@ -138,12 +126,12 @@ fn divisions(facts: &Facts<'_>, machine: &Machine) -> Vec<Division> {
 
 /// `None` for a class that is off.
 fn of_class(
-    facts: &Facts<'_>,
-    machine: &Machine,
+    state: &State,
+    machine: &CacheParts,
     class: StrategyClass,
     name: &str,
 ) -> Option<Division> {
-    let strategy = facts.slo().resource_qos_strategy.as_ref()?;
+    let strategy = state.slo().resource_qos_strategy.as_ref()?;
     let config = match class {
         StrategyClass::Lsr => &strategy.lsr_class,
         StrategyClass::Ls => &strategy.ls_class,
@@ -164,7 +152,7 @@ fn of_class(
     if let Some(values) = share.and_then(|share| machine.everywhere(&Part::Mb, share)) {
         schemata.set(Part::Mb, values);
     }
-    let pods = facts
+    let pods = state
         .pods()
         .filter(|pod| pod.annotations.resctrl.is_none() && pod.qos != QosClass::System)
         .filter(|pod| pod.qos.strategy_class() == class)
@@ -174,7 +162,7 @@ fn of_class(
 }
 
 /// A line is written only when every domain has a value.
-fn of_pod(machine: &Machine, config: &ResctrlConfig) -> Option<Schemata> {
+fn of_pod(machine: &CacheParts, config: &ResctrlConfig) -> Option<Schemata> {
     let mut schemata = Schemata::default();
     type Value<'m> = &'m dyn Fn(&api::metadata::pod::Schemata) -> Option<u64>;
     let mask = |wish: &api::metadata::pod::Schemata| match *wish.range.as_slice() {
@@ -201,7 +189,7 @@ fn of_pod(machine: &Machine, config: &ResctrlConfig) -> Option<Schemata> {
     (schemata != Schemata::default()).then_some(schemata)
 }
 
-fn explain(facts: &Facts<'_>, division: &Division) -> Why {
+fn explain(state: &State, division: &Division) -> Why {
     let name = division.group.name();
     let class = name.to_lowercase();
     let setting = format!("resource-qos-config.{class}Class.resctrlQOS.catRangeEndPercent");
@@ -216,7 +204,7 @@ fn explain(facts: &Facts<'_>, division: &Division) -> Why {
             Part::L3 => i64::from(value.count_ones()),
             _ => i64::try_from(*value).unwrap_or(i64::MAX),
         };
-        let source = facts.cluster.slo.setting(&setting);
+        let source = state.cluster.slo.setting(&setting);
         sum = sum.beside(Amount(amount, Unit::Number), label, source);
     }
     Why {

@@ -4,36 +4,34 @@
 
 use std::collections::BTreeMap;
 
+use crate::block::{Latency, Model, Throttle, latency_words, model_words, weight};
+use crate::claim::{Rank, Value};
+use crate::wish::Wish;
 use api::qos::QosClass;
 use api::strategy::{BlkioQos, Block, BlockIo};
-use groups::{CgroupPath, DeviceNumber, Knob, Limit, Setting, Version};
-use host::block::Disk;
-use qos::block::{Latency, Model, Throttle, latency_words, model_words, weight};
-use qos::claim::{Rank, Value};
-use qos::wish::Wish;
+use groups::{CgroupPath, DeviceNumber, Disk, Knob, Limit, Setting, Version};
 
-use super::super::facts::Facts;
-use super::super::why::Decision;
+use super::Decision;
 use super::set;
+use crate::node::State;
 
 /// `None` before the disks are known.
-pub fn decide(facts: &Facts<'_>) -> Option<Decision> {
-    let storage = facts.metrics.facts().storage?;
-    let strategy = facts.slo().resource_qos_strategy.as_ref()?;
+pub fn decide(state: &State) -> Option<Decision> {
+    let disks = state.machine.disks.as_ref()?;
+    let strategy = state.slo().resource_qos_strategy.as_ref()?;
     let mut decision = Decision::default();
-    let disks = &storage.disks;
     let class = strategy.be_class.as_ref().and_then(|class| class.blkio_qos.as_ref());
     if let Some(class) = class.filter(|class| class.enable == Some(true)) {
-        decision.wishes.extend(limits(facts, &facts.tier(), &resolve(class, disks)));
+        decision.wishes.extend(limits(state, &state.tier(), &resolve(class, disks)));
     }
     let root = strategy.cgroup_root.as_ref().and_then(|root| root.blkio_qos.as_ref());
     if let Some(root) = root.filter(|root| root.enable == Some(true)) {
-        decision.wishes.extend(cost(facts, &resolve(root, disks)));
+        decision.wishes.extend(cost(state, &resolve(root, disks)));
     }
-    for pod in facts.pods().filter(|pod| pod.raw_qos.is_some_and(|qos| qos != QosClass::System)) {
+    for pod in state.pods().filter(|pod| pod.raw_qos.is_some_and(|qos| qos != QosClass::System)) {
         if let Some(own) = &pod.annotations.blkio_qos {
             let group = pod.cgroup.clone();
-            decision.wishes.extend(limits(facts, &group, &resolve(own, disks)));
+            decision.wishes.extend(limits(state, &group, &resolve(own, disks)));
         }
     }
     Some(decision)
@@ -55,12 +53,12 @@ fn resolve<'b>(blocks: &'b BlkioQos, disks: &[Disk]) -> Found<'b> {
 }
 
 /// What the kernel's own words for a value are, as the file would show them.
-fn text(facts: &Facts<'_>, knob: Knob, setting: &Setting) -> Option<Value> {
-    let lines = knob.encode(facts.kernel.version, setting).ok()?;
+fn text(state: &State, knob: Knob, setting: &Setting) -> Option<Value> {
+    let lines = knob.encode(state.kernel.version, setting).ok()?;
     Some(Value::Text(lines.join("\n")))
 }
 
-fn limits(facts: &Facts<'_>, group: &CgroupPath, found: &Found<'_>) -> Vec<Wish> {
+fn limits(state: &State, group: &CgroupPath, found: &Found<'_>) -> Vec<Wish> {
     let count = |value: Option<i64>| value.and_then(|value| u64::try_from(value).ok());
     let throttle = |io: &BlockIo| {
         Throttle {
@@ -86,7 +84,7 @@ fn limits(facts: &Facts<'_>, group: &CgroupPath, found: &Found<'_>) -> Vec<Wish>
             .filter_map(|(device, io)| Some((*device, Limit::At(read(&throttle(io))?))))
             .collect();
         if !rates.is_empty()
-            && let Some(value) = text(facts, knob, &Setting::Rates(rates))
+            && let Some(value) = text(state, knob, &Setting::Rates(rates))
         {
             wishes.push(set(group, knob, Rank::POD, value, why));
         }
@@ -97,7 +95,7 @@ fn limits(facts: &Facts<'_>, group: &CgroupPath, found: &Found<'_>) -> Vec<Wish>
         .map(|(device, io)| (*device, weight(io.io_weight_percent)))
         .collect();
     if !weights.is_empty()
-        && let Some(value) = text(facts, Knob::IoWeight, &Setting::Weights(weights))
+        && let Some(value) = text(state, Knob::IoWeight, &Setting::Weights(weights))
     {
         wishes.push(set(group, Knob::IoWeight, Rank::POD, value, why));
     }
@@ -105,7 +103,7 @@ fn limits(facts: &Facts<'_>, group: &CgroupPath, found: &Found<'_>) -> Vec<Wish>
 }
 
 /// The cost controller of the whole node.
-fn cost(facts: &Facts<'_>, found: &Found<'_>) -> Vec<Wish> {
+fn cost(state: &State, found: &Found<'_>) -> Vec<Wish> {
     let default = Latency::default();
     let words = |say: &dyn Fn(&BlockIo) -> String| {
         Setting::Words(found.iter().map(|(device, io)| (*device, say(io))).collect())
@@ -122,12 +120,12 @@ fn cost(facts: &Facts<'_>, found: &Found<'_>) -> Vec<Wish> {
     let root = CgroupPath::root();
     let why = "the cost controller of the node";
     let knobs = [(Knob::IoCostQos, latency), (Knob::IoCostModel, model)];
-    let is_root_file = facts.kernel.version == Version::V2 || facts.kernel.has_identity;
+    let is_root_file = state.kernel.version == Version::V2 || state.kernel.has_identity;
     knobs
         .into_iter()
         .filter(|_| is_root_file && !found.is_empty())
         .filter_map(|(knob, setting)| {
-            Some(set(&root, knob, Rank::POD, text(facts, knob, &setting)?, why))
+            Some(set(&root, knob, Rank::POD, text(state, knob, &setting)?, why))
         })
         .collect()
 }

@@ -5,32 +5,27 @@
 //! | `terway-qos` | `TerwayQoS` | two files in terway's directory |
 //! | `tc` | `TCNetworkQoS` | classes on the device of the default route |
 //!
-//! The sums are [`qos::network`]'s.
+//! The sums are [`crate::network`]'s.
 
 mod terway;
 
-use std::path::Path;
-
+use crate::claim::{Bound, Rank, Value};
+use crate::network::{BitRate, Class, Pod, Shape, Share, Tier, band, plan};
+use crate::wish::{Target, Wish};
 use api::protocol::gate::AgentGate;
 use api::qos::{KubeQos, QosClass};
 use api::strategy::{NetworkQos, ResourceQos, ResourceQosStrategy};
 use api::why::{NODE, Resource, Sum, Why};
-use host::fs::HostFs;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use qos::claim::{Bound, Rank, Value};
-use qos::network::{BitRate, Class, Pod, Shape, Share, Tier, band, plan};
-use qos::wish::{Target, Wish};
 use units::Quantity;
 
-use super::super::Arbiter;
-use super::super::facts::Facts;
-use qos::node::Pod as NodePod;
+use crate::node::{Pod as NodePod, Readings, State};
 
 const TERWAY: &str = "terway-qos";
 const TC: &str = "tc";
 
 /// How the network is divided, as it is wanted.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct NetworkDivision {
     /// `None` keeps what was wanted last: the machine lacks something for the moment.
     pub wishes: Option<Vec<Wish>>,
@@ -38,14 +33,24 @@ pub struct NetworkDivision {
     setting: String,
 }
 
-pub fn decide(facts: &Facts<'_>) -> NetworkDivision {
-    let divided = match (policy(facts), shape(facts)) {
-        (Some(TERWAY), Some(shape)) => by_terway(facts, &shape),
-        (Some(TC), Some(shape)) => by_tc(facts, &shape),
+const ROUTES: &str = "/proc/net/route";
+
+pub(in crate::node) fn read(state: &State, readings: &mut Readings) {
+    match policy(state) {
+        Some(TERWAY) => readings.directories.extend(terway::DIRS),
+        Some(_) => _ = readings.files.insert(ROUTES),
+        None => {}
+    }
+}
+
+pub fn decide(state: &State) -> NetworkDivision {
+    let divided = match (policy(state), shape(state)) {
+        (Some(TERWAY), Some(shape)) => by_terway(state, &shape),
+        (Some(TC), Some(shape)) => by_tc(state, &shape),
         _ => Ok(None),
     };
     let setting =
-        facts.cluster.slo.setting("resource-qos-config.policies.netQOSPolicy").to_string();
+        state.cluster.slo.setting("resource-qos-config.policies.netQOSPolicy").to_string();
     match divided {
         Ok(None) => NetworkDivision { wishes: Some(Vec::new()), headline: None, setting },
         Ok(Some((wishes, headline))) => {
@@ -57,9 +62,8 @@ pub fn decide(facts: &Facts<'_>) -> NetworkDivision {
 
 impl NetworkDivision {
     /// What came of it, as far as it is known by now.
-    pub(in crate::act) fn explain(&self, arbiter: &Arbiter) -> Option<Why> {
-        let wishes = self.wishes.iter().flatten();
-        let trouble = wishes.into_iter().find_map(|wish| arbiter.trouble(&wish.target));
+    pub fn explain(&self, trouble: impl Fn(&Target) -> Option<String>) -> Option<Why> {
+        let trouble = self.wishes.iter().flatten().find_map(|wish| trouble(&wish.target));
         let headline = match (self.headline.as_ref()?, trouble) {
             (Ok(headline), None) => headline.clone(),
             (Ok(_), Some(trouble)) => format!("the network is not divided: {trouble}"),
@@ -73,9 +77,9 @@ impl NetworkDivision {
 /// What is wanted and how that is said; an error is what the machine lacks.
 type DivisionResult = Result<Option<(Vec<Wish>, String)>, String>;
 
-fn by_terway(facts: &Facts<'_>, shape: &Shape) -> DivisionResult {
-    let dir = terway::dir(facts.tree.fs())?;
-    let files = [(terway::GLOBAL, shape.terway()), (terway::PODS, terway::pods(facts))];
+fn by_terway(state: &State, shape: &Shape) -> DivisionResult {
+    let dir = terway::dir(state)?;
+    let files = [(terway::GLOBAL, shape.terway()), (terway::PODS, terway::pods(state))];
     let wishes = files.map(|(name, text)| Wish {
         target: Target::TerwayFile(format!("{dir}/{name}")),
         rank: Rank::POD,
@@ -85,9 +89,10 @@ fn by_terway(facts: &Facts<'_>, shape: &Shape) -> DivisionResult {
     Ok(Some((wishes.to_vec(), describe(shape, "terway"))))
 }
 
-fn by_tc(facts: &Facts<'_>, shape: &Shape) -> DivisionResult {
-    let Some(plan) = plan(shape, &pods(facts)) else { return Ok(None) };
-    let device = default_device(facts.tree.fs()).ok_or("there is no default route")?;
+fn by_tc(state: &State, shape: &Shape) -> DivisionResult {
+    let Some(plan) = plan(shape, &pods(state)) else { return Ok(None) };
+    let device =
+        default_device(state.machine.files.get(ROUTES)).ok_or("there is no default route")?;
     let headline = describe(shape, &format!("htb on {device}"));
     let wish = Wish {
         target: Target::Qdisc(device),
@@ -99,22 +104,22 @@ fn by_tc(facts: &Facts<'_>, shape: &Shape) -> DivisionResult {
 }
 
 /// The policy whose gate is on.
-fn policy(facts: &Facts<'_>) -> Option<&'static str> {
-    let strategy = facts.slo().resource_qos_strategy.as_ref();
+fn policy(state: &State) -> Option<&'static str> {
+    let strategy = state.slo().resource_qos_strategy.as_ref();
     let policies = strategy.and_then(|strategy| strategy.policies.as_ref());
     let named = policies.and_then(|policies| policies.net_qos_policy.as_deref()).unwrap_or(TC);
     match named {
-        TERWAY if facts.is_on(AgentGate::TerwayQoS) => Some(TERWAY),
-        TC if facts.is_on(AgentGate::TCNetworkQoS) => Some(TC),
+        TERWAY if state.is_on(AgentGate::TerwayQoS) => Some(TERWAY),
+        TC if state.is_on(AgentGate::TCNetworkQoS) => Some(TC),
         _ => None,
     }
 }
 
 /// `None` when the node's bandwidth is not known.
-fn shape(facts: &Facts<'_>) -> Option<Shape> {
-    let total = facts.slo().system_strategy.as_ref()?.total_network_bandwidth;
+fn shape(state: &State) -> Option<Shape> {
+    let total = state.slo().system_strategy.as_ref()?.total_network_bandwidth;
     let total = BitRate(total.and_then(bits).filter(|total| *total > 0)?);
-    let strategy = facts.slo().resource_qos_strategy.as_ref();
+    let strategy = state.slo().resource_qos_strategy.as_ref();
     let class = |pick: fn(&ResourceQosStrategy) -> Option<&ResourceQos>| {
         let config = strategy.and_then(pick).and_then(|class| class.network_qos.as_ref());
         class(config.filter(|config| config.enable == Some(true)), total)
@@ -142,7 +147,7 @@ fn bits(quantity: Quantity) -> Option<u64> {
 }
 
 /// Pods with an address of their own; others cannot be told by it.
-fn pods(facts: &Facts<'_>) -> Vec<Pod> {
+fn pods(state: &State) -> Vec<Pod> {
     let limit = |pod: &NodePod| pod.annotations.network_qos.as_ref()?.egress_limit.and_then(bits);
     let shaped = |pod: &NodePod| {
         Some(Pod {
@@ -152,7 +157,7 @@ fn pods(facts: &Facts<'_>) -> Vec<Pod> {
             limit: limit(pod).map(BitRate),
         })
     };
-    facts.pods().filter_map(shaped).collect()
+    state.pods().filter_map(shaped).collect()
 }
 
 fn tier(class: QosClass) -> Tier {
@@ -185,10 +190,8 @@ fn describe(shape: &Shape, driver: &str) -> String {
 }
 
 /// The device of the default route.
-fn default_device(fs: &dyn HostFs) -> Option<String> {
-    let text = fs.read(Path::new("/proc/net/route")).ok()?;
-    let text = String::from_utf8_lossy(&text);
-    let mut routes = text.lines().skip(1).map(|line| line.split_whitespace());
+fn default_device(routes: Option<&String>) -> Option<String> {
+    let mut routes = routes?.lines().skip(1).map(|line| line.split_whitespace());
     routes.find_map(|mut words| {
         let (device, destination) = (words.next()?, words.next()?);
         (destination == "00000000").then(|| device.to_owned())
@@ -197,18 +200,12 @@ fn default_device(fs: &dyn HostFs) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use host::fs::FakeFs;
-
     use super::*;
 
     #[test]
     fn the_device_is_that_of_the_default_route() {
         let header = "Iface\tDestination\tGateway\tFlags\n";
-        let find = |routes: &str| {
-            let fake = FakeFs::from_fixture("-- proc/net/dev --\n").unwrap();
-            fake.set("proc/net/route", format!("{header}{routes}"));
-            default_device(&fake)
-        };
+        let find = |routes: &str| default_device(Some(&format!("{header}{routes}")));
         let route = "eth1\t000200C0\t0\t1\neth0\t00000000\t010200C0\t3\n";
         assert_eq!(find(route).as_deref(), Some("eth0"));
         assert_eq!(find("eth1\t000200C0\t0\t1\n"), None);

@@ -6,33 +6,32 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use crate::burst::limiter::Allowance;
+use crate::burst::{self, Cause, Limiter, NodeState, Pool, Step, cfs_burst, node_state, pod_quota};
+use crate::claim::Rank;
+use crate::node::{ContainerSpec, Pod};
+use crate::wish::Wish;
+use api::policy::BurstPolicy;
 use api::qos::QosClass;
-use api::strategy::CpuBurstStrategy;
 use api::why::{Resource, Sum, Why};
 use groups::{CgroupPath, Knob};
-use qos::burst::limiter::Allowance;
-use qos::burst::{self, Cause, Limiter, NodeState, Pool, Step, cfs_burst, node_state, pod_quota};
-use qos::claim::Rank;
-use qos::node::{ContainerSpec, Pod};
-use qos::wish::Wish;
-use units::{Micros, MilliCpu, Percent};
+use units::{Micros, MilliCpu};
 
-use super::super::facts::Facts;
-use super::super::why::Decision;
+use super::Decision;
 use super::{number, quota, set};
-use crate::series::{Measure, Subject};
+use crate::node::{Readings, State, milli};
 
 /// The node is judged by its mean over this many rounds, at most ten seconds.
 const ROUNDS: u32 = 5;
 const LONGEST: Duration = Duration::from_secs(10);
 
 /// What is remembered of containers, by id.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Memory {
     containers: BTreeMap<String, Container>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 struct Container {
     limiter: Limiter,
     /// What was last decided.
@@ -40,31 +39,38 @@ struct Container {
     seen: Duration,
 }
 
-/// Node strategy and annotation, put together.
-#[derive(Debug, Clone, Copy)]
-struct Policy {
-    saves: bool,
-    moves: bool,
-    savings: Percent,
-    allowance: Allowance,
+/// The quotas of the pods that may burst, and how much their containers use.
+pub(in crate::node) fn read(state: &State, readings: &mut Readings) {
+    for (pod, _) in bursting(state) {
+        readings.mean_over = Some(state.settings.interval.saturating_mul(ROUNDS).min(LONGEST));
+        readings.quotas.insert(pod.cgroup.clone());
+        for (id, group) in pod.specs.iter().filter_map(made) {
+            readings.quotas.insert(group);
+            readings.containers.insert(id.to_owned());
+        }
+    }
 }
 
-pub fn decide(facts: &Facts<'_>, memory: &mut Memory) -> Decision {
-    let node = facts.slo().cpu_burst_strategy.clone().unwrap_or_default();
-    let threshold = Percent(node.share_pool_threshold_percent.unwrap_or(50));
-    let mut state = None;
+pub fn decide(state: &State, memory: &mut Memory) -> Decision {
+    let threshold = state.policy().burst.share_pool_threshold_percent;
+    let mut load = None;
     let mut decision = Decision::default();
     let mut seen = BTreeSet::new();
-    for pod in facts.pods().filter(|pod| is_eligible(pod)) {
-        let policy = policy(&node, pod.annotations.cpu_burst.as_ref());
-        if !policy.saves && !policy.moves {
-            continue;
-        }
-        let state = *state.get_or_insert_with(|| node_state(pool(facts), threshold));
-        of_pod(facts, pod, policy, state, memory, &mut decision, &mut seen);
+    for (pod, policy) in bursting(state) {
+        let load = *load.get_or_insert_with(|| node_state(pool(state), threshold));
+        of_pod(state, pod, policy, load, memory, &mut decision, &mut seen);
     }
     memory.containers.retain(|id, _| seen.contains(id));
     decision
+}
+
+/// The pods that burst, with the policy of each: the node's, or their own.
+fn bursting(state: &State) -> impl Iterator<Item = (&Pod, BurstPolicy)> {
+    let node = state.policy().burst;
+    let pods = state.pods().filter(|pod| is_eligible(pod)).map(move |pod| {
+        (pod, pod.annotations.cpu_burst.as_ref().map_or(node, |own| node.with(own)))
+    });
+    pods.filter(|(_, policy)| policy.policy.saves() || policy.policy.moves())
 }
 
 /// Pods that the scheduler gave CPUs have no quota to burst from.
@@ -74,59 +80,36 @@ fn is_eligible(pod: &Pod) -> bool {
         && !pod.is_virtual_machine
 }
 
-fn policy(node: &CpuBurstStrategy, pod: Option<&CpuBurstStrategy>) -> Policy {
-    let pick = |read: fn(&CpuBurstStrategy) -> Option<i64>, default| {
-        pod.and_then(read).or_else(|| read(node)).unwrap_or(default)
-    };
-    let word = pod.and_then(|pod| pod.policy.as_deref()).or(node.policy.as_deref());
-    let (saves, moves) = match word {
-        Some("cpuBurstOnly") => (true, false),
-        Some("cfsQuotaBurstOnly") => (false, true),
-        Some("auto") => (true, true),
-        _ => (false, false),
-    };
-    let period = pick(|burst| burst.cfs_quota_burst_period_seconds, -1);
-    Policy {
-        saves,
-        moves,
-        savings: Percent(pick(|burst| burst.cpu_burst_percent, 1_000)),
-        allowance: Allowance {
-            ceiling: Percent(pick(|burst| burst.cfs_quota_burst_percent, 300)),
-            period: u64::try_from(period).ok().map(Duration::from_secs),
-        },
-    }
-}
-
 /// The CPUs that online pods share, and what is used of them; `None` without samples.
-fn pool(facts: &Facts<'_>) -> Option<Pool> {
-    let window = facts.settings.interval.saturating_mul(ROUNDS).min(LONGEST);
-    let cpus = i64::try_from(facts.topology?.cpus.len()).unwrap_or(i64::MAX);
-    let mut pool =
-        Pool { total: MilliCpu::from_cores(cpus), used: facts.average_cpu(Subject::Node, window)? };
-    for pod in facts.every_pod() {
+fn pool(state: &State) -> Option<Pool> {
+    let cpus = i64::try_from(state.cpus.as_ref()?.layout.len()).unwrap_or(i64::MAX);
+    let mut pool = Pool { total: MilliCpu::from_cores(cpus), used: milli(state.usage.node.mean?) };
+    for pod in state.every_pod() {
         let has_own = matches!(pod.raw_qos, Some(QosClass::Lse | QosClass::Lsr));
         if has_own {
             pool.total -= pod.requests.cpu;
         }
         if has_own || pod.raw_qos == Some(QosClass::Be) {
-            pool.used -= facts.average_cpu(Subject::Pod(&pod.uid), window).unwrap_or_default();
+            let used = state.usage.pods.get(&pod.uid).and_then(|used| used.mean);
+            pool.used -= used.map(milli).unwrap_or_default();
         }
     }
     Some(pool)
 }
 
 fn of_pod(
-    facts: &Facts<'_>,
+    state: &State,
     pod: &Pod,
-    policy: Policy,
-    state: NodeState,
+    policy: BurstPolicy,
+    load: NodeState,
     memory: &mut Memory,
     decision: &mut Decision,
     seen: &mut BTreeSet<String>,
 ) {
     let group = pod.cgroup.clone();
-    // A kubelet may be told to write no quotas; then there is nothing to burst from.
-    let Some(Some(pod_now)) = facts.quota(&group) else { return };
+    // A kubelet may be told to write no quotas; then no container has one to burst from. Where only
+    // the pod has none, its containers burst and the pod stays without.
+    let Some(pod_now) = state.quota(&group) else { return };
     let mut quotas = Vec::new();
     let mut savings = Micros::ZERO;
     let mut steps = Vec::new();
@@ -138,7 +121,7 @@ fn of_pod(
             continue;
         };
         seen.insert(id.to_owned());
-        let next = of_container(facts, id, &group, limit, policy, state, memory);
+        let next = of_container(state, id, &group, limit, policy, load, memory);
         quotas.push(next.map(|(next, _)| next).or(base));
         let Some((next, step)) = next else { continue };
         if let Some(step) = step {
@@ -146,22 +129,29 @@ fn of_pod(
             decision.wishes.push(wish);
             steps.push((container.name.as_str(), next, step));
         }
-        if policy.saves {
-            let saved =
-                cfs_burst(Some(limit), policy.savings, Some(next), facts.kernel.has_identity);
+        if policy.policy.saves() {
+            let saved = cfs_burst(
+                Some(limit),
+                policy.cpu_burst_percent,
+                Some(next),
+                state.kernel.has_identity,
+            );
             savings += saved;
             decision.wishes.push(save(&group, saved));
         }
     }
-    let whole = if steps.is_empty() { Some(pod_now) } else { pod_quota(quotas) };
+    let whole =
+        pod_now.and_then(|now| if steps.is_empty() { Some(now) } else { pod_quota(quotas) });
     if !steps.is_empty() {
-        let why = "the sum of its containers";
-        decision.wishes.push(set(&group, Knob::CfsQuota, Rank::POD, quota(whole), why));
-        decision.whys.push(explain(facts, pod, &steps, state));
+        if pod_now.is_some() {
+            let why = "the sum of its containers";
+            decision.wishes.push(set(&group, Knob::CfsQuota, Rank::POD, quota(whole), why));
+        }
+        decision.whys.push(explain(state, pod, &steps, load));
     }
-    if policy.saves {
+    if policy.policy.saves() {
         // Vendor kernels take savings above the quota, mainline does not.
-        let most = if facts.kernel.has_identity { savings } else { whole.unwrap_or_default() };
+        let most = if state.kernel.has_identity { savings } else { whole.unwrap_or_default() };
         decision.wishes.push(save(&group, savings.min(most)));
     }
 }
@@ -177,46 +167,45 @@ fn made(container: &ContainerSpec) -> Option<(&str, CgroupPath)> {
 
 /// The container's next quota, and the step to it where quotas move; `None` without a quota.
 fn of_container(
-    facts: &Facts<'_>,
+    state: &State,
     id: &str,
     group: &CgroupPath,
     limit: MilliCpu,
-    policy: Policy,
-    state: NodeState,
+    policy: BurstPolicy,
+    load: NodeState,
     memory: &mut Memory,
 ) -> Option<(Micros, Option<Step>)> {
-    if !policy.moves {
-        return Some((facts.quota(group)??, None));
+    if !policy.policy.moves() {
+        return Some((state.quota(group)??, None));
     }
-    let fresh = || Container {
-        limiter: Limiter::new(policy.allowance, luck(id)),
-        quota: None,
-        seen: facts.now,
+    let allowance = Allowance {
+        ceiling: policy.cfs_quota_burst_percent,
+        period: policy.cfs_quota_burst_period,
     };
+    let fresh =
+        || Container { limiter: Limiter::new(allowance, luck(id)), quota: None, seen: state.now };
     let known = memory.containers.entry(id.to_owned()).or_insert_with(fresh);
-    if known.limiter.is_outdated(policy.allowance) {
-        known.limiter = Limiter::new(policy.allowance, luck(id));
+    if known.limiter.is_outdated(allowance) {
+        known.limiter = Limiter::new(allowance, luck(id));
     }
-    let used = facts.cpu(Subject::Container(id));
-    let elapsed = facts.now.saturating_sub(known.seen);
-    known.seen = facts.now;
+    let usage = state.usage.containers.get(id).copied().unwrap_or_default();
+    let used = usage.cpu.map(milli);
+    let elapsed = state.now.saturating_sub(known.seen);
+    known.seen = state.now;
     known.limiter = known.limiter.after(used, limit, elapsed);
     let current = match known.quota {
         Some(quota) => quota,
-        None => facts.quota(group)??,
+        None => state.quota(group)??,
     };
-    let window = facts.settings.interval.saturating_mul(3);
-    let throttled =
-        facts.metrics.recent(Subject::Container(id), Measure::Throttled, facts.now, window);
     let decision = burst::decide(&burst::Inputs {
         limit,
-        ceiling: policy.allowance.ceiling,
+        ceiling: allowance.ceiling,
         is_on: true,
-        node: state,
-        is_throttled: throttled.map(|share| share > 0.0),
+        node: load,
+        is_throttled: usage.throttled.map(|share| share > 0.0),
         has_means: known.limiter.has_means(),
         quota: current,
-        normalization: facts.cluster.node.as_ref().and_then(|node| node.normalization),
+        normalization: state.cluster.node.as_ref().and_then(|node| node.normalization),
     })?;
     known.quota = Some(decision.quota);
     Some((decision.quota, Some(decision.why.step)))
@@ -239,8 +228,8 @@ fn said(step: Step) -> &'static str {
     }
 }
 
-fn explain(facts: &Facts<'_>, pod: &Pod, steps: &[(&str, Micros, Step)], state: NodeState) -> Why {
-    let node = match state {
+fn explain(state: &State, pod: &Pod, steps: &[(&str, Micros, Step)], load: NodeState) -> Why {
+    let node = match load {
         NodeState::Idle => "the node has room",
         NodeState::Cooling => "the node is nearly busy",
         NodeState::Overload => "the node is busy",
@@ -250,7 +239,7 @@ fn explain(facts: &Facts<'_>, pod: &Pod, steps: &[(&str, Micros, Step)], state: 
         about: format!("{}/{}", pod.namespace, pod.name),
         resource: Resource::Cpu,
         headline: format!("may burst above its quota as far as there is room: {node}"),
-        bound_by: facts.cluster.slo.setting("cpu-burst-config.policy").to_string(),
+        bound_by: state.cluster.slo.setting("cpu-burst-config.policy").to_string(),
         sum: steps.iter().fold(Sum::default(), |sum, (name, micros, step)| {
             sum.beside(MilliCpu(micros.0 / 100), name, said(*step))
         }),

@@ -44,7 +44,7 @@ pub enum MemoryPolicy {
 }
 
 /// The policy the agent follows.
-pub fn policy(spec: &NodeMetricSpec) -> MetricPolicy {
+pub fn metric_policy(spec: &NodeMetricSpec) -> MetricPolicy {
     let default = MetricPolicy::default();
     let none = CollectPolicy::default();
     let given = spec.metric_collect_policy.as_ref().unwrap_or(&none);
@@ -79,12 +79,12 @@ mod tests {
 
     fn read(policy_json: serde_json::Value) -> MetricPolicy {
         let spec = json!({ "metricCollectPolicy": policy_json });
-        policy(&serde_json::from_value(spec).unwrap())
+        metric_policy(&serde_json::from_value(spec).unwrap())
     }
 
     #[test]
     fn absent_fields_have_the_reference_s_defaults() {
-        assert_eq!(policy(&NodeMetricSpec::default()), MetricPolicy::default());
+        assert_eq!(metric_policy(&NodeMetricSpec::default()), MetricPolicy::default());
         assert_eq!(read(json!({})), MetricPolicy::default());
     }
 

@@ -5,6 +5,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::claim::{Rank, Value};
+use crate::memory::{Asked, High, Shares, high, protection, tier_protection};
+use crate::node::{ContainerSpec, Pod};
+use crate::wish::Wish;
 use api::config::defaults::agent_qos;
 use api::metadata::pod::MemoryQosPolicy;
 use api::qos::{KubeQos, QosClass, StrategyClass};
@@ -12,24 +16,20 @@ use api::resources::Bounds;
 use api::strategy::{MemoryQos, ResourceQosStrategy};
 use api::why::{Resource, Sum, Why};
 use groups::{CgroupPath, Knob};
-use qos::claim::{Rank, Value};
-use qos::memory::{Asked, High, Shares, high, protection, tier_protection};
-use qos::node::{ContainerSpec, Pod};
-use qos::wish::Wish;
 use units::{Bytes, Percent, Rounding};
 
-use super::super::facts::{Facts, percent};
-use super::super::why::Decision;
+use super::Decision;
 use super::{number, set};
+use crate::node::State;
 
-pub fn decide(facts: &Facts<'_>) -> Decision {
+pub fn decide(state: &State) -> Decision {
     let none = ResourceQosStrategy::default();
-    let strategy = facts.slo().resource_qos_strategy.as_ref().unwrap_or(&none);
-    let allocatable = facts.cluster.node.as_ref().map(|node| node.allocatable.memory);
+    let strategy = state.slo().resource_qos_strategy.as_ref().unwrap_or(&none);
+    let allocatable = state.cluster.node.as_ref().map(|node| node.allocatable.memory);
     let template: ResourceQosStrategy = agent_qos().typed();
     let mut decision = Decision::default();
     let mut tiers: BTreeMap<KubeQos, Vec<(Asked, Shares)>> = BTreeMap::new();
-    for pod in facts.pods() {
+    for pod in state.pods() {
         let config = config(pod, strategy, &template);
         let shares = shares(&config);
         let whole = whole(pod);
@@ -54,7 +54,7 @@ pub fn decide(facts: &Facts<'_>) -> Decision {
         }
         decision.whys.push(explain(pod, whole, &shares));
     }
-    decision.wishes.extend(tier_wishes(facts, &tiers));
+    decision.wishes.extend(tier_wishes(state, &tiers));
     decision
 }
 
@@ -125,9 +125,9 @@ fn is_managed(config: &MemoryQos) -> bool {
 
 fn shares(config: &MemoryQos) -> Shares {
     Shares {
-        min: percent(config.min_limit_percent),
-        low: percent(config.low_limit_percent),
-        throttling: percent(config.throttling_percent),
+        min: config.min_limit_percent.map(Percent),
+        low: config.low_limit_percent.map(Percent),
+        throttling: config.throttling_percent.map(Percent),
     }
 }
 
@@ -213,7 +213,7 @@ fn page_cache(group: &CgroupPath, config: &MemoryQos, asked: Asked) -> Vec<Wish>
 }
 
 /// What the ancestors carry. Nothing at all while no pod is protected.
-fn tier_wishes(facts: &Facts<'_>, tiers: &BTreeMap<KubeQos, Vec<(Asked, Shares)>>) -> Vec<Wish> {
+fn tier_wishes(state: &State, tiers: &BTreeMap<KubeQos, Vec<(Asked, Shares)>>) -> Vec<Wish> {
     let is_protected = |shares: &Shares| {
         [shares.min, shares.low].into_iter().flatten().any(|share| share > Percent::ZERO)
     };
@@ -221,7 +221,7 @@ fn tier_wishes(facts: &Facts<'_>, tiers: &BTreeMap<KubeQos, Vec<(Asked, Shares)>
         return Vec::new();
     }
     let why = "what its pods are promised";
-    let wish = |group: CgroupPath, sum: qos::memory::Protection| {
+    let wish = |group: CgroupPath, sum: crate::memory::Protection| {
         [(Knob::MemoryMin, sum.min), (Knob::MemoryLow, sum.low)]
             .map(|(knob, bytes)| {
                 set(&group, knob, Rank::POD, number(bytes.unwrap_or_default().0), why)
@@ -230,9 +230,9 @@ fn tier_wishes(facts: &Facts<'_>, tiers: &BTreeMap<KubeQos, Vec<(Asked, Shares)>
     };
     let of = |qos| tiers.get(&qos).cloned().unwrap_or_default();
     let all = tier_protection(tiers.values().flatten().copied());
-    let mut wishes = wish(facts.layout.kubepods(), all);
+    let mut wishes = wish(state.layout.kubepods(), all);
     for qos in [KubeQos::Burstable, KubeQos::BestEffort] {
-        wishes.extend(wish(facts.layout.class(qos), tier_protection(of(qos))));
+        wishes.extend(wish(state.layout.class(qos), tier_protection(of(qos))));
     }
     wishes
 }

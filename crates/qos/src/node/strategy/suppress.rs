@@ -1,26 +1,24 @@
 //! Holding best-effort back, once a second.
 //!
 //! The engine says how much best-effort may use ([`budget`]), and as the policy wants it either on how
-//! many CPUs ([`cpus`](qos::suppress::cpus)) or with which quota. Whatever the policy, and even
+//! many CPUs ([`cpus`](crate::suppress::cpus)) or with which quota. Whatever the policy, and even
 //! while suppression is off, best-effort never runs on CPUs of LSE pods or on reserved ones.
 //!
 //! Where the kubelet binds pods itself it owns the CPUs of parents, so only containers are narrowed.
 
+use crate::claim::Rank;
+use crate::suppress::{Bound, Budget, Inputs, Usage, budget, cpus, quota};
+use crate::wish::Wish;
+use api::policy::SuppressMechanism;
 use api::protocol::gate::AgentGate;
 use api::qos::QosClass;
 use api::why::{NODE, Resource, Sum, Why};
-use groups::{CgroupPath, Knob, Setting};
-use host::Reading;
-use qos::claim::Rank;
-use qos::suppress::{Bound, Budget, Inputs, Usage, budget, cpus, quota};
-use qos::wish::Wish;
-use units::{CpuSet, Micros, MilliCpu, Percent};
+use groups::{CgroupPath, Knob};
+use units::{CpuSet, Micros, MilliCpu};
 
-use super::super::facts::Facts;
-use super::super::journal::Suppressed;
-use super::super::why::Decision;
+use super::Decision;
 use super::{cpus as value, quota as quota_value, set};
-use crate::series::Subject;
+use crate::node::{Pod, Readings, State, milli};
 
 /// The policy's word for a quota; everything else means CPUs.
 const QUOTA: &str = "cfsQuota";
@@ -28,7 +26,7 @@ const QUOTA: &str = "cfsQuota";
 const CPUSET: &str = "cpuset";
 
 /// What is remembered from round to round.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Memory {
     cpus: cpus::State,
     granted: Option<CpuSet>,
@@ -38,44 +36,41 @@ pub struct Memory {
 }
 
 /// Whether suppression is on, and whether it works with a quota.
-pub fn is_on(facts: &Facts<'_>) -> bool {
-    let threshold = facts.slo().resource_used_threshold_with_be.as_ref();
-    facts.is_on(AgentGate::BECPUSuppress)
-        && !facts.is_on(AgentGate::BECPUManager)
-        && threshold.and_then(|threshold| threshold.enable) == Some(true)
+pub fn is_on(state: &State) -> bool {
+    state.is_on(AgentGate::BECPUSuppress)
+        && !state.is_on(AgentGate::BECPUManager)
+        && state.policy().threshold.enable
 }
 
 /// Whether the tier as a whole has a quota.
-pub fn is_by_quota(facts: &Facts<'_>) -> bool {
-    let threshold = facts.slo().resource_used_threshold_with_be.as_ref();
-    let policy = threshold.and_then(|threshold| threshold.cpu_suppress_policy.as_deref());
-    is_on(facts) && policy == Some(QUOTA)
+pub fn is_by_quota(state: &State) -> bool {
+    is_on(state) && state.policy().threshold.cpu_suppress_policy == SuppressMechanism::CfsQuota
 }
 
-/// What best-effort may use at most, of the whole node.
-pub fn threshold(facts: &Facts<'_>) -> Percent {
-    let strategy = facts.slo().resource_used_threshold_with_be.as_ref();
-    Percent(strategy.and_then(|strategy| strategy.cpu_suppress_threshold_percent).unwrap_or(65))
+/// The groups of best-effort, and what they have where nothing is remembered.
+pub(in crate::node) fn read(state: &State, memory: &Memory, readings: &mut Readings) {
+    let tier = state.tier();
+    if is_by_quota(state) && memory.quota.is_none() {
+        readings.quotas.insert(tier.clone());
+    }
+    if is_on(state) && memory.granted.is_none() {
+        readings.cpus.insert(tier.clone());
+    }
+    readings.grandchildren.insert(tier);
 }
 
-/// What operators promise to best-effort.
-pub fn at_least(facts: &Facts<'_>) -> Option<Percent> {
-    let strategy = facts.slo().resource_used_threshold_with_be.as_ref();
-    strategy.and_then(|strategy| strategy.cpu_suppress_min_percent).map(Percent)
-}
-
-pub fn decide(facts: &Facts<'_>, memory: &mut Memory) -> Option<Decision> {
-    let groups = Groups::walk(facts);
-    if !is_on(facts) {
+pub fn decide(state: &State, memory: &mut Memory) -> Option<Decision> {
+    let groups = Groups::walk(state);
+    if !is_on(state) {
         *memory = Memory::default();
-        return Some(Decision { wishes: recover(facts, &groups), ..Decision::default() });
+        return Some(Decision { wishes: recover(state, &groups), ..Decision::default() });
     }
-    let sum = sum(facts)?;
+    let sum = sum(state)?;
     memory.budget = Some(sum);
-    if is_by_quota(facts) {
-        return Some(by_quota(facts, memory, &groups, &sum));
+    if is_by_quota(state) {
+        return Some(by_quota(state, memory, &groups, &sum));
     }
-    by_cpus(facts, memory, &groups, &sum)
+    by_cpus(state, memory, &groups, &sum)
 }
 
 /// The groups of best-effort, as they are on the machine: pods nobody knows of are among them.
@@ -86,14 +81,14 @@ struct Groups {
 }
 
 impl Groups {
-    fn walk(facts: &Facts<'_>) -> Self {
-        let tier = facts.tier();
+    fn walk(state: &State) -> Self {
+        let tier = state.tier();
         let hands_off = |group: &CgroupPath| {
-            facts.every_pod().any(|pod| pod.annotations.is_hands_off && pod.cgroup == *group)
+            state.every_pod().any(|pod| pod.annotations.is_hands_off && pod.cgroup == *group)
         };
         let pods: Vec<_> =
-            facts.children(&tier).into_iter().filter(|group| !hands_off(group)).collect();
-        let containers = pods.iter().flat_map(|pod| facts.children(pod)).collect();
+            state.children(&tier).iter().filter(|group| !hands_off(group)).cloned().collect();
+        let containers = pods.iter().flat_map(|pod| state.children(pod)).cloned().collect();
         Self { tier, pods, containers }
     }
 
@@ -107,24 +102,22 @@ impl Groups {
 }
 
 /// The sum of this round; `None` without a Node or without samples.
-fn sum(facts: &Facts<'_>) -> Option<Budget> {
-    let node = facts.cluster.node.as_ref()?;
-    let used = facts.cpu(Subject::Node)?;
-    let usage =
-        |subject, is_best_effort| facts.cpu(subject).map(|used| Usage { used, is_best_effort });
-    let pods: Vec<Usage> = facts
-        .every_pod()
-        .filter_map(|pod| usage(Subject::Pod(&pod.uid), pod.is_best_effort()))
-        .collect();
-    let tier = facts.tier();
-    let applications: Vec<Usage> = facts
+fn sum(state: &State) -> Option<Budget> {
+    let node = state.cluster.node.as_ref()?;
+    let used = state.usage.node.last?;
+    let of_pod =
+        |pod: &Pod| Some(Usage { used: state.cpu_of(pod)?, is_best_effort: pod.is_best_effort() });
+    let pods: Vec<Usage> = state.every_pod().filter_map(of_pod).collect();
+    let tier = state.tier();
+    let applications: Vec<Usage> = state
         .cluster
         .host_applications
         .iter()
         .filter_map(|app| {
-            let in_tier = app.cgroup.clone().as_str().starts_with(tier.as_str());
+            let in_tier = app.cgroup.as_str().starts_with(tier.as_str());
             let is_best_effort = app.qos == Some(QosClass::Be) && in_tier;
-            usage(Subject::HostApplication(&app.name), is_best_effort)
+            let used = *state.usage.host_applications.get(&app.name)?;
+            Some(Usage { used, is_best_effort })
         })
         .collect();
     Some(budget(&Inputs {
@@ -134,19 +127,19 @@ fn sum(facts: &Facts<'_>) -> Option<Budget> {
         node_used: used,
         pods: &pods,
         host_applications: &applications,
-        threshold: threshold(facts),
-        at_least: at_least(facts),
+        threshold: state.policy().threshold.cpu_suppress_threshold_percent,
+        at_least: state.policy().threshold.cpu_suppress_min_percent,
     }))
 }
 
-fn by_quota(facts: &Facts<'_>, memory: &mut Memory, groups: &Groups, sum: &Budget) -> Decision {
-    let capacity = facts.cluster.node.as_ref().map(|node| node.capacity.cpu).unwrap_or_default();
-    let granted = memory.quota.or_else(|| facts.quota(&groups.tier).flatten());
+fn by_quota(state: &State, memory: &mut Memory, groups: &Groups, sum: &Budget) -> Decision {
+    let capacity = state.cluster.node.as_ref().map(|node| node.capacity.cpu).unwrap_or_default();
+    let granted = memory.quota.or_else(|| state.quota(&groups.tier).flatten());
     let decision = quota::decide(&quota::Inputs { budget: sum.budget, capacity, granted });
     let quota = decision.quota.or(granted);
     memory.quota = quota;
     let why = format!("{} of {} allowed are left", sum.budget, sum.allowed);
-    let mut wishes = recover(facts, groups);
+    let mut wishes = recover(state, groups);
     wishes.push(set(&groups.tier, Knob::CfsQuota, Rank::SUPPRESSION, quota_value(quota), &why));
     let bound_by = match (decision.why.bound_by, sum.bound_by) {
         (quota::Bound::Floor, _) => "floor",
@@ -161,26 +154,21 @@ fn by_quota(facts: &Facts<'_>, memory: &mut Memory, groups: &Groups, sum: &Budge
         quota::Bound::Step => Some((milli, "grows in steps")),
         quota::Bound::Near => Some((milli, "as before: too small a change")),
     };
-    Decision { wishes, whys: vec![explain(facts, sum, step, milli, bound_by)] }
+    Decision { wishes, whys: vec![explain(state, sum, step, milli, bound_by)] }
 }
 
-fn by_cpus(
-    facts: &Facts<'_>,
-    memory: &mut Memory,
-    groups: &Groups,
-    sum: &Budget,
-) -> Option<Decision> {
-    let topology = facts.topology?;
-    let lse = facts.cpus_of(QosClass::Lse);
-    let lsr = facts.cpus_of(QosClass::Lsr).difference(&lse);
+fn by_cpus(state: &State, memory: &mut Memory, groups: &Groups, sum: &Budget) -> Option<Decision> {
+    let machine = state.cpus.as_deref()?;
+    let lse = state.cpus_of(QosClass::Lse);
+    let lsr = state.cpus_of(QosClass::Lsr).difference(&lse);
     let granted = match memory.granted.take() {
         Some(granted) => granted,
-        None => granted_now(facts, &groups.tier).unwrap_or_else(|| topology.cpus.online()),
+        None => granted_now(state, &groups.tier).unwrap_or_else(|| machine.layout.online()),
     };
     let inputs = cpus::Inputs {
         budget: sum.budget,
-        layout: &topology.cpus,
-        reserved: &topology.excluded,
+        layout: &machine.layout,
+        reserved: &machine.excluded,
         lse: &lse,
         lsr: &lsr,
         granted: &granted,
@@ -201,11 +189,10 @@ fn by_cpus(
     let why = format!("{count} CPUs, bound by {bound_by}");
     let narrow =
         |group| set(group, Knob::CpusetCpus, Rank::SUPPRESSION, value(&decision.cpus), &why);
-    let wishes = match (decision.why.bound_by, facts.topology.is_some_and(|t| t.is_kubelet_static))
-    {
+    let wishes = match (decision.why.bound_by, machine.is_kubelet_static) {
         (cpus::Bound::Starved, _) => Vec::new(),
         (_, true) => {
-            let parents = recover_cpus(facts, groups.parents());
+            let parents = recover_cpus(state, groups.parents());
             parents.into_iter().chain(groups.containers.iter().map(narrow)).collect()
         }
         (_, false) => groups.all().map(narrow).collect(),
@@ -219,37 +206,34 @@ fn by_cpus(
         cpus::Bound::Candidates => Some((milli, "all that may be lent")),
         cpus::Bound::Starved => Some((milli, "as before: no CPU may be lent")),
     };
-    Some(Decision { wishes, whys: vec![explain(facts, sum, step, milli, bound_by)] })
+    Some(Decision { wishes, whys: vec![explain(state, sum, step, milli, bound_by)] })
 }
 
 /// What best-effort runs on at this moment; `None` when nothing is said, which is everywhere.
-fn granted_now(facts: &Facts<'_>, tier: &CgroupPath) -> Option<CpuSet> {
-    match facts.tree.get(tier, Knob::CpusetCpus) {
-        Ok(Reading::Value(Setting::Cpus(cpus))) if !cpus.is_empty() => Some(cpus),
-        _ => None,
-    }
+fn granted_now(state: &State, tier: &CgroupPath) -> Option<CpuSet> {
+    state.machine.cpus.get(tier).filter(|cpus| !cpus.is_empty()).cloned()
 }
 
 /// Everything that may be lent, for all groups of best-effort; nothing where that is all CPUs.
-fn recover(facts: &Facts<'_>, groups: &Groups) -> Vec<Wish> {
-    if !facts.is_on(AgentGate::BECPUManager) {
-        return recover_cpus(facts, groups.all());
+fn recover(state: &State, groups: &Groups) -> Vec<Wish> {
+    if !state.is_on(AgentGate::BECPUManager) {
+        return recover_cpus(state, groups.all());
     }
     // Containers that the scheduler placed on NUMA nodes are bound elsewhere.
     let placed = |group: &CgroupPath| {
-        facts.every_pod().any(|pod| {
+        state.every_pod().any(|pod| {
             (!pod.cpus.is_empty() || !pod.numa.is_empty())
                 && group.parent().is_some_and(|parent| parent == pod.cgroup)
         })
     };
     let free = groups.containers.iter().filter(|group| !placed(group));
-    recover_cpus(facts, groups.parents().chain(free))
+    recover_cpus(state, groups.parents().chain(free))
 }
 
-fn recover_cpus<'g>(facts: &Facts<'_>, groups: impl Iterator<Item = &'g CgroupPath>) -> Vec<Wish> {
-    let Some(topology) = facts.topology else { return Vec::new() };
-    let online = topology.cpus.online();
-    let lendable = online.difference(&topology.excluded).difference(&facts.cpus_of(QosClass::Lse));
+fn recover_cpus<'g>(state: &State, groups: impl Iterator<Item = &'g CgroupPath>) -> Vec<Wish> {
+    let Some(machine) = &state.cpus else { return Vec::new() };
+    let online = machine.layout.online();
+    let lendable = online.difference(&machine.excluded).difference(&state.cpus_of(QosClass::Lse));
     if lendable == online || lendable.is_empty() {
         return Vec::new();
     }
@@ -261,20 +245,20 @@ fn recover_cpus<'g>(facts: &Facts<'_>, groups: impl Iterator<Item = &'g CgroupPa
 
 /// The sum up to the grant; `step` is what replaced the budget, and why.
 fn explain(
-    facts: &Facts<'_>,
+    state: &State,
     budget: &Budget,
     step: Option<(MilliCpu, &str)>,
     granted: MilliCpu,
     bound_by: &str,
 ) -> Why {
-    let capacity = facts.cluster.node.as_ref().map(|node| node.capacity.cpu).unwrap_or_default();
-    let slo = &facts.cluster.slo;
+    let capacity = state.cluster.node.as_ref().map(|node| node.capacity.cpu).unwrap_or_default();
+    let slo = &state.cluster.slo;
     let setting = |name: &str| slo.setting(&format!("resource-threshold-config.{name}"));
     let system = format!("reserved {}, used {}", budget.system.reserved, budget.system.used);
     let mut sum = Sum::default()
         .plus(capacity, "capacity", "")
         .then(budget.allowed, "allowed in total", setting("cpuSuppressThresholdPercent"))
-        .minus(budget.protected, "used above best-effort", online_users(facts))
+        .minus(budget.protected, "used above best-effort", online_users(state))
         .minus(budget.system.charged(), "system", system);
     if budget.bound_by == Bound::Minimum {
         sum = sum.then(budget.budget, "never less", setting("cpuSuppressMinPercent"));
@@ -284,7 +268,7 @@ fn explain(
     let whole = MilliCpu(budget.budget.0.div_euclid(1_000).saturating_mul(1_000));
     match step {
         Some((amount, label)) => sum = sum.then(amount, label, ""),
-        None if !is_by_quota(facts) && whole != budget.budget => {
+        None if !is_by_quota(state) && whole != budget.budget => {
             let part = whole + MilliCpu(1_000) - budget.budget;
             sum = sum.plus(part, "rounded up to whole CPUs", "");
         }
@@ -307,30 +291,41 @@ fn cores(milli: MilliCpu) -> String {
     }
 }
 
-/// What the reference shows of suppression; `None` while it is off or blind.
-pub fn measured(facts: &Facts<'_>, memory: &Memory) -> Option<Suppressed> {
+/// What the reference shows of suppression.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Suppressed {
+    /// `cpuset` or `cfsQuota`.
+    pub policy: &'static str,
+    /// What best-effort may use.
+    pub granted: MilliCpu,
+    /// What it uses.
+    pub used: MilliCpu,
+    /// What everybody above best-effort uses.
+    pub protected: MilliCpu,
+}
+
+/// `None` while it is off or blind.
+pub fn measured(state: &State, memory: &Memory) -> Option<Suppressed> {
     let budget = memory.budget?;
-    let granted = match is_by_quota(facts) {
+    let granted = match is_by_quota(state) {
         true => MilliCpu(memory.quota?.0 / 100),
         false => {
             let count = memory.granted.as_ref()?.len();
             MilliCpu::from_cores(i64::try_from(count).unwrap_or(i64::MAX))
         }
     };
-    let best_effort = facts.every_pod().filter(|pod| pod.is_best_effort());
+    let best_effort = state.every_pod().filter(|pod| pod.is_best_effort());
     Some(Suppressed {
-        policy: if is_by_quota(facts) { QUOTA } else { CPUSET },
+        policy: if is_by_quota(state) { QUOTA } else { CPUSET },
         granted,
         protected: budget.protected,
-        used: best_effort
-            .filter_map(|pod| facts.cpu(Subject::Pod(&pod.uid)))
-            .fold(MilliCpu::ZERO, |sum, used| sum + used),
+        used: milli(best_effort.filter_map(|pod| state.cpu_of(pod)).sum()),
     })
 }
 
-fn online_users(facts: &Facts<'_>) -> String {
-    let pods = facts.every_pod().filter(|pod| !pod.is_best_effort()).count();
-    let apps = facts.cluster.host_applications.len();
+fn online_users(state: &State) -> String {
+    let pods = state.every_pod().filter(|pod| !pod.is_best_effort()).count();
+    let apps = state.cluster.host_applications.len();
     match apps {
         0 => format!("{pods} pods"),
         _ => format!("{pods} pods, {apps} host applications"),

@@ -2,12 +2,12 @@
 
 use std::ops::RangeInclusive;
 
-use qos::claim::Rank;
-use qos::wish::{KernelFile, Wish};
+use crate::claim::Rank;
+use crate::wish::{KernelFile, Wish};
 use units::Bytes;
 
-use super::super::facts::Facts;
-use super::super::why::Decision;
+use super::Decision;
+use crate::node::State;
 
 /// What the reference takes for sane, in KiB.
 const MIN_FREE: RangeInclusive<i64> = 10_240..=10_485_760;
@@ -17,9 +17,9 @@ const SCALE_FACTOR: RangeInclusive<i64> = 10..=400;
 const FEATURES: [&str; 2] =
     ["/sys/kernel/debug/sched_features", "/sys/kernel/debug/sched/features"];
 
-pub fn decide(facts: &Facts<'_>) -> Decision {
-    let Some(system) = &facts.slo().system_strategy else { return Decision::default() };
-    let memory = facts.cluster.node.as_ref().map(|node| node.capacity.memory);
+pub fn decide(state: &State) -> Decision {
+    let Some(system) = &state.slo().system_strategy else { return Decision::default() };
+    let memory = state.cluster.node.as_ref().map(|node| node.capacity.memory);
     let free = system
         .min_free_kbytes_factor
         .zip(memory)

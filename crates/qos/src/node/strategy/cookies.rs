@@ -1,33 +1,29 @@
 //! Who may share a core with whom.
 //!
 //! With the policy `coreSched`, or in mode C, the processes of a group of pods get one cookie. Which group
-//! a pod is in is [`qos::cookies`]'s.
+//! a pod is in is [`crate::cookies`]'s.
 //!
 //! Group identities and cookies together lock up vendor kernels. There identities are turned off first, and
 //! no cookie is wanted before they are.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
+use crate::claim::{Bound, Rank, Value};
+use crate::cookies::{self, CORES, Class, Classes, CookieHolders, IDENTITIES, Pod, group};
+use crate::identity::{Means, Mode};
+use crate::wish::{KernelFile, Target, Wish};
 use api::metadata::pod::CoreSchedPolicy;
 use api::protocol::gate::AgentGate;
 use api::qos::QosClass;
 use api::strategy::ResourceQos;
 use api::why::{NODE, Resource, Sum, Why};
 use groups::CgroupPath;
-use qos::claim::{Bound, Rank, Value};
-use qos::cookies::{self, CORES, Class, Classes, IDENTITIES, Pod, group};
-use qos::identity::{Means, Mode};
-use qos::wish::{KernelFile, Target, Wish};
 
-use super::super::Arbiter;
-use super::super::backend::cookie::CookieHolders;
-use super::super::facts::Facts;
 use super::identity;
-use qos::node::Pod as NodePod;
+use crate::node::{Pod as NodePod, Readings, State};
 
 /// Who shares cores, as it is wanted.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct CoreSharing {
     pub wishes: Vec<Wish>,
     groups: BTreeMap<String, BTreeSet<CgroupPath>>,
@@ -40,7 +36,7 @@ pub struct CoreSharing {
 }
 
 /// A container of a pod that shares cores.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq)]
 struct Container {
     cgroup: CgroupPath,
     labels: ContainerLabels,
@@ -48,25 +44,29 @@ struct Container {
 
 /// How metrics name a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::act) struct ContainerLabels {
-    pub(in crate::act) namespace: String,
-    pub(in crate::act) pod: String,
-    pub(in crate::act) uid: String,
-    pub(in crate::act) container: String,
-    pub(in crate::act) id: String,
-    pub(in crate::act) group: String,
+pub struct ContainerLabels {
+    pub namespace: String,
+    pub pod: String,
+    pub uid: String,
+    pub container: String,
+    pub id: String,
+    pub group: String,
 }
 
-pub fn decide(facts: &Facts<'_>) -> CoreSharing {
-    let classes = classes(facts);
+pub(in crate::node) fn read(readings: &mut Readings) {
+    readings.files.extend([IDENTITIES, CORES]);
+}
+
+pub fn decide(state: &State) -> CoreSharing {
+    let classes = classes(state);
     let mut sharing = CoreSharing {
-        setting: facts.cluster.slo.setting("resource-qos-config.policies.cpuPolicy").to_string(),
+        setting: state.cluster.slo.setting("resource-qos-config.policies.cpuPolicy").to_string(),
         ..CoreSharing::default()
     };
-    if classes == Classes::default() || !vendor_switches(facts, &mut sharing) {
+    if classes == Classes::default() || !vendor_switches(state, &mut sharing) {
         return sharing;
     }
-    for pod in facts.pods().filter(|pod| !pod.is_virtual_machine) {
+    for pod in state.pods().filter(|pod| !pod.is_virtual_machine) {
         let Some(group) = group(&subject(pod), &classes) else { continue };
         let about = format!("{}/{}", pod.namespace, pod.name);
         sharing.pods.push((about, group.clone()));
@@ -84,14 +84,22 @@ pub fn decide(facts: &Facts<'_>) -> CoreSharing {
     sharing
 }
 
+/// What came of cookies, by whoever hands them out.
+pub trait CookiesSeen {
+    fn holders(&self, target: &Target) -> Option<&CookieHolders>;
+
+    /// Why this kernel has none.
+    fn missing(&self, target: &Target) -> Option<&str>;
+}
+
 impl CoreSharing {
     /// What came of it, as far as it is known by now.
-    pub(in crate::act) fn explain(&self, arbiter: &Arbiter) -> Vec<Why> {
+    pub fn explain(&self, seen: &impl CookiesSeen) -> Vec<Why> {
         if let Some(delay) = &self.delay {
             return vec![delay.clone()];
         }
         let target = |group: &String| Target::CoreCookie(group.clone());
-        let missing = self.groups.keys().find_map(|group| arbiter.unsupported(&target(group)));
+        let missing = self.groups.keys().find_map(|group| seen.missing(&target(group)));
         if let Some(reason) = missing {
             let headline = format!("cores are shared with everybody: {reason}");
             return vec![why(NODE, headline, "this kernel has no core scheduling")];
@@ -99,7 +107,7 @@ impl CoreSharing {
         let holders: Vec<(&String, &CookieHolders)> = self
             .groups
             .keys()
-            .filter_map(|group| Some((group, arbiter.holders(&target(group))?)))
+            .filter_map(|group| Some((group, seen.holders(&target(group))?)))
             .collect();
         let mut whys = Vec::new();
         if !holders.is_empty() {
@@ -121,10 +129,10 @@ impl CoreSharing {
     }
 
     /// Containers that have a cookie of ours.
-    pub(in crate::act) fn cookies(&self, arbiter: &Arbiter) -> Vec<(ContainerLabels, u64)> {
+    pub fn cookies(&self, seen: &impl CookiesSeen) -> Vec<(ContainerLabels, u64)> {
         let of = |container: &Container| {
             let group = Target::CoreCookie(container.labels.group.clone());
-            let holders = arbiter.holders(&group)?;
+            let holders = seen.holders(&group)?;
             let has_it = holders.containers.contains(&container.cgroup);
             Some((container.labels.clone(), holders.cookie.filter(|_| has_it)?))
         };
@@ -171,10 +179,10 @@ fn subject(pod: &NodePod) -> Pod<'_> {
 }
 
 /// Who has cookies at all.
-fn classes(facts: &Facts<'_>) -> Classes {
-    let strategy = facts.slo().resource_qos_strategy.as_ref();
+fn classes(state: &State) -> Classes {
+    let strategy = state.slo().resource_qos_strategy.as_ref();
     let policy = strategy.and_then(|strategy| strategy.policies.as_ref()?.cpu_policy.as_deref());
-    if policy == Some(identity::CORE_POLICY) && facts.is_on(AgentGate::CoreSched) {
+    if policy == Some(identity::CORE_POLICY) && state.is_on(AgentGate::CoreSched) {
         let class = |class: Option<&ResourceQos>| {
             let config = class?.cpu_qos.as_ref()?;
             let expels = config.core_expeller == Some(true);
@@ -187,7 +195,7 @@ fn classes(facts: &Facts<'_>) -> Classes {
         };
     }
     // Mode C: best-effort among itself, and everybody else as they are.
-    match identity::means(facts) {
+    match identity::means(state) {
         Some(Means::Mainline(Mode::WholeCores)) => {
             Classes { be: Some(Class { expels: false }), ..Classes::default() }
         }
@@ -196,11 +204,8 @@ fn classes(facts: &Facts<'_>) -> Classes {
 }
 
 /// Asks for the vendor's switches to be set; whether they are, or are not there at all.
-fn vendor_switches(facts: &Facts<'_>, sharing: &mut CoreSharing) -> bool {
-    let read = |path: &str| {
-        let text = facts.tree.fs().read(Path::new(path)).ok()?;
-        Some(String::from_utf8_lossy(&text).trim().to_owned())
-    };
+fn vendor_switches(state: &State, sharing: &mut CoreSharing) -> bool {
+    let read = |path: &str| state.machine.files.get(path).map(String::as_str);
     // Stronger than what operators set these switches to: both at once lock the kernel up.
     let wish = |path: &str, text: &str, why: &str| {
         Wish::file(KernelFile::whole(path), Rank::AVOIDANCE, text, why)

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use groups::{ParseError, scan};
+use serde::{Deserialize, Serialize};
+
+use crate::{ParseError, scan};
 
 /// What a line of `schemata` divides.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -46,7 +48,8 @@ impl Resource {
 }
 
 /// The value of every domain, by resource.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Schemata {
     lines: BTreeMap<Resource, BTreeMap<u32, u64>>,
 }
@@ -89,7 +92,7 @@ impl Schemata {
     }
 
     /// The line of one resource, without newline.
-    pub(super) fn line(&self, resource: &Resource) -> Option<String> {
+    pub fn line(&self, resource: &Resource) -> Option<String> {
         let values = self.lines.get(resource)?;
         let domains: Vec<String> = values
             .iter()
@@ -103,6 +106,20 @@ impl Schemata {
 }
 
 /// As the kernel prints it, one line a resource.
+impl TryFrom<String> for Schemata {
+    type Error = ParseError;
+
+    fn try_from(text: String) -> Result<Self, ParseError> {
+        Self::parse(text.as_bytes())
+    }
+}
+
+impl From<Schemata> for String {
+    fn from(schemata: Schemata) -> Self {
+        schemata.to_string()
+    }
+}
+
 impl fmt::Display for Schemata {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for resource in self.lines.keys() {

@@ -7,29 +7,36 @@
 
 use std::collections::BTreeMap;
 
+use crate::assign::{Assignment, Class, Placement, Pools, Reason, assign};
+use crate::claim::{Rank, Value};
+use crate::node::Pod;
+use crate::wish::Wish;
 use api::metadata::topology::CpuSharedPools;
 use api::protocol::gate::AgentGate;
 use api::qos::QosClass;
 use api::why::{Resource, Sum, Why};
 use groups::Knob;
-use qos::assign::{Assignment, Class, Placement, Pools, Reason, assign};
-use qos::claim::{Rank, Value};
-use qos::node::Pod;
-use qos::wish::Wish;
 use units::CpuSet;
 
-use super::super::facts::Facts;
-use super::super::why::Decision;
+use super::Decision;
 use super::{cpus, set};
-use crate::topology::Topology;
+use crate::node::{NodeCpus, Readings, State};
+
+/// The groups below pods.
+pub(in crate::node) fn read(state: &State, readings: &mut Readings) {
+    if state.cpus.is_some() {
+        let pods = state.pods().filter(|pod| !pod.is_virtual_machine);
+        readings.children.extend(pods.map(|pod| pod.cgroup.clone()));
+    }
+}
 
 /// `None` before the machine's CPUs are known.
-pub fn decide(facts: &Facts<'_>) -> Option<Decision> {
-    let topology = facts.topology?;
-    let online = topology.cpus.online();
-    let pools = pools(facts, topology);
+pub fn decide(state: &State) -> Option<Decision> {
+    let machine = state.cpus.as_deref()?;
+    let online = machine.layout.online();
+    let pools = pools(state, machine);
     let mut decision = Decision::default();
-    for pod in facts.pods().filter(|pod| !pod.is_virtual_machine) {
+    for pod in state.pods().filter(|pod| !pod.is_virtual_machine) {
         let class = class(pod.raw_qos);
         if class == Class::Be && !pools.is_best_effort_placed {
             continue;
@@ -50,11 +57,11 @@ pub fn decide(facts: &Facts<'_>) -> Option<Decision> {
             continue;
         }
         let why = if is_own { "CPUs of its own" } else { "the CPUs that online pods share" };
-        let below = facts.children(&group);
-        for container in &below {
+        let below = state.children(&group);
+        for container in below {
             decision.wishes.push(set(container, Knob::CpusetCpus, Rank::POOLS, cpus(&set_to), why));
         }
-        if is_own && !facts.settings.keep_quota_of_bound {
+        if is_own && !state.settings.keep_quota_of_bound {
             let why = "a quota would only throttle it on CPUs of its own";
             for group in below.iter().chain([&group]) {
                 let none = Value::Number(None);
@@ -63,19 +70,19 @@ pub fn decide(facts: &Facts<'_>) -> Option<Decision> {
         }
         decision.whys.extend(explain(pod, &assignment));
     }
-    decision.wishes.extend(applications(facts, &pools, &online));
+    decision.wishes.extend(applications(state, &pools, &online));
     Some(decision)
 }
 
 /// Applications outside of Kubernetes: those of class LS share the CPUs of LS pods.
-fn applications(facts: &Facts<'_>, pools: &Pools, online: &CpuSet) -> Vec<Wish> {
+fn applications(state: &State, pools: &Pools, online: &CpuSet) -> Vec<Wish> {
     let Assignment::Shared(shared) = assign(Class::Ls, &Placement::default(), pools) else {
         return Vec::new();
     };
     if shared == *online {
         return Vec::new();
     }
-    let apps = facts.cluster.host_applications.iter().filter(|app| app.qos == Some(QosClass::Ls));
+    let apps = state.cluster.host_applications.iter().filter(|app| app.qos == Some(QosClass::Ls));
     let why = "the CPUs that online pods share";
     apps.map(|app| {
         let group = app.cgroup.clone();
@@ -84,22 +91,22 @@ fn applications(facts: &Facts<'_>, pools: &Pools, online: &CpuSet) -> Vec<Wish> 
     .collect()
 }
 
-fn pools(facts: &Facts<'_>, topology: &Topology) -> Pools {
-    let shared = by_numa(&topology.shared);
-    let best_effort = by_numa(&topology.best_effort);
+fn pools(state: &State, machine: &NodeCpus) -> Pools {
+    let shared = by_numa(&machine.shared);
+    let best_effort = by_numa(&machine.best_effort);
     // LS pods must run somewhere: without a pool of their own, beside those of LSR.
     let is_empty = shared.values().all(CpuSet::is_empty);
     Pools {
         shared: if is_empty { best_effort.clone() } else { shared },
         best_effort,
-        system: facts
+        system: state
             .cluster
             .node
             .as_ref()
             .and_then(|node| node.system.as_ref())
             .map(|system| system.cpus.clone()),
-        is_kubelet_static: topology.is_kubelet_static,
-        is_best_effort_placed: facts.is_on(AgentGate::BECPUManager),
+        is_kubelet_static: machine.is_kubelet_static,
+        is_best_effort_placed: state.is_on(AgentGate::BECPUManager),
     }
 }
 

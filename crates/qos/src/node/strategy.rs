@@ -1,8 +1,8 @@
 //! What does each strategy want of the kernel?
 //!
-//! A strategy is a function of [`Facts`](super::Facts) and of what it remembers. It calls an engine of
-//! [`qos`] and turns the answer into wishes; it writes nothing. `None` keeps what was wanted last, which
-//! is what a strategy says when it cannot see.
+//! A strategy is a function of the [`State`](super::State) and of what it remembers. It calls the engine
+//! of its name and turns the answer into wishes; it writes nothing. `None` keeps what was wanted last, which
+//! is what a strategy says when it cannot see. `read` names what it looks at on the machine.
 //!
 //! | file | gate | wants |
 //! |---|---|---|
@@ -36,16 +36,18 @@ pub mod oom;
 pub mod suppress;
 pub mod system;
 
+use api::why::Why;
 use groups::{CgroupPath, Knob};
-use qos::claim::{Bound, Rank, Value};
-use qos::wish::{Target, Wish};
 use units::{CpuSet, Micros};
 
-/// What strategies remember from round to round.
-#[derive(Debug, Default)]
-pub struct Memory {
-    pub suppress: suppress::Memory,
-    pub burst: burst::Memory,
+use crate::claim::{Bound, Rank, Value};
+use crate::wish::{Target, Wish};
+
+/// What a strategy wants, and why.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Decision {
+    pub wishes: Vec<Wish>,
+    pub whys: Vec<Why>,
 }
 
 fn set(group: &CgroupPath, knob: Knob, rank: Rank, value: Value, why: &str) -> Wish {

@@ -1,26 +1,26 @@
 //! Quotas that do the same work on faster cores: a limit of one CPU is less time on a better machine.
 
+use crate::batch::normalize;
+use crate::burst::pod_quota;
+use crate::claim::Rank;
 use api::qos::QosClass;
 use groups::Knob;
-use qos::batch::normalize;
-use qos::burst::pod_quota;
-use qos::claim::Rank;
 use units::{Micros, MilliCpu};
 
-use super::super::facts::Facts;
-use super::super::why::Decision;
+use super::Decision;
 use super::{quota, set};
+use crate::node::State;
 
 /// Weaker than a quota that bursts, which starts from the normalised one itself.
 const RANK: Rank = Rank::GROWTH;
 
-pub fn decide(facts: &Facts<'_>) -> Decision {
-    let Some(ratio) = facts.cluster.node.as_ref().and_then(|node| node.normalization) else {
+pub fn decide(state: &State) -> Decision {
+    let Some(ratio) = state.cluster.node.as_ref().and_then(|node| node.normalization) else {
         return Decision::default();
     };
     let why = format!("the limit on cores worth {ratio} of the reference");
     let mut decision = Decision::default();
-    let eligible = facts
+    let eligible = state
         .pods()
         .filter(|pod| matches!(pod.raw_qos, Some(QosClass::Ls) | None) && pod.cpus.is_empty());
     for pod in eligible {
