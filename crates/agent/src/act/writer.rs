@@ -317,7 +317,10 @@ impl Writer {
             Ok(shown) => {
                 // The kernel rounds some values; what it shows is what has to be recognised.
                 log.wrote(&shown.text)?;
-                self.shown.insert(target.clone(), (value.clone(), shown.value));
+                // Members are not rounded: one that is missing has to be found again.
+                if !matches!(value, Value::Members(_)) {
+                    self.shown.insert(target.clone(), (value.clone(), shown.value));
+                }
                 Ok((shown.text, shown.holders))
             }
             Err(ReadFailure::Gone) => Ok(("gone".to_owned(), None)),
