@@ -28,8 +28,8 @@ use tracing::{debug, info, warn};
 
 use crate::health::Part;
 use crate::object::{Seen, chain};
-use crate::topology::object::owner;
 pub use files::{Found, parse};
+use qos::topology::object::owner;
 
 /// Devices that are alike enough to be counted together.
 const GPU: &str = "gpu";

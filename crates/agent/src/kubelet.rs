@@ -5,7 +5,6 @@
 //! token. Answers are bounded in time and in size, and none of them is trusted to be well formed.
 
 pub mod config;
-pub mod cpu_state;
 pub mod pods;
 
 use std::fmt;

@@ -8,6 +8,8 @@
 //! | [`suppress`] | how much CPU best-effort may use, as CPUs or as a quota |
 //! | [`pick`] | which CPUs these are |
 //! | [`frame`] | what best-effort gets between two rounds, twenty times a second |
+//! | [`mod@node`] | a whole round: all strategies of a node |
+//! | [`mod@topology`] | which CPUs online pods share, and which best-effort |
 //! | [`assign`] | on which CPUs a container runs |
 //! | [`identity`] | how the kernel knows who goes first |
 //! | [`wake`] | which of the kernel's means is worth its price, by how late threads wake up |
@@ -40,6 +42,7 @@ pub mod network;
 pub mod node;
 pub mod pick;
 pub mod suppress;
+pub mod topology;
 pub mod wake;
 pub mod wish;
 pub mod writes;

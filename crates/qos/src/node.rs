@@ -8,6 +8,8 @@ mod readings;
 mod round;
 mod state;
 pub mod strategy;
+#[cfg(test)]
+mod tests;
 
 pub use self::host_application::{HostApplication, host_applications};
 pub use self::metric_policy::{MemoryPolicy, MetricPolicy, metric_policy};

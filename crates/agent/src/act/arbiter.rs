@@ -151,6 +151,12 @@ impl Arbiter {
         self.slow = Lane::inline(Writer::slow(&self.tree, devices, &self.ledger));
     }
 
+    /// What an owner wants at this moment.
+    #[cfg(test)]
+    pub(super) fn posted(&self, owner: &str) -> Vec<Wish> {
+        self.owners.get(owner).map(|posting| posting.wishes.clone()).unwrap_or_default()
+    }
+
     #[cfg(test)]
     pub(super) fn fill_disk(&mut self) {
         self.ledger.lock().fill_disk();

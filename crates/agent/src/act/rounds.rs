@@ -38,8 +38,8 @@ use super::{Arbiter, Change, Ledger, Outcome, gauges, observe};
 use crate::audit::{Audit, Record, Subject};
 use crate::exposition::Exposition;
 use crate::series::Metrics;
-use crate::topology::Topology;
 use crate::worker::End;
+use qos::topology::Topology;
 
 /// Owner of the quota that follows online load between two rounds.
 const FAST_QUOTA: &str = api::decisions::strategy::FAST_QUOTA;

@@ -8,6 +8,7 @@ mod network;
 mod off;
 mod others;
 mod rig;
+mod values;
 mod wake;
 mod weights;
 mod wishes;

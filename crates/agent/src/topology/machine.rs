@@ -10,7 +10,7 @@ use host::proc::NodeReader;
 use host::topology::{CpuModel, HugePages, Topology};
 use units::Bytes;
 
-use super::{Machine, NumaNode};
+use qos::topology::{Machine, NumaNode};
 
 /// The bits of the last-level cache that can be handed out; there without resctrl hardware it is not.
 const CBM_MASK: &str = "/sys/fs/resctrl/info/L3/cbm_mask";

@@ -25,13 +25,16 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use super::{Inputs, Machine, SharedTopology, Topology, compute, machine, object};
+use qos::topology::{Inputs, Machine, Topology, compute, object};
+
+use super::{SharedTopology, machine};
 use crate::exposition::{Exposition, Group};
 use crate::health::Part;
 use crate::kubelet::Kubelet;
-use crate::kubelet::config::{ConfigError, KubeletConfig, through_api};
-use crate::kubelet::cpu_state::{self, CpuState};
+use crate::kubelet::config::{ConfigError, through_api};
 use crate::object::{Seen, chain};
+use qos::topology::cpu_state::{self, CpuState};
+use qos::topology::kubelet::KubeletConfig;
 
 /// How often the kubelet is asked how it is configured, and the kernel which CPUs there are.
 const RARELY: Duration = Duration::from_secs(60);

@@ -17,21 +17,20 @@ use host::fs::{Entry, FakeFs, HostFs, Source};
 use host::qdisc::{FakeQdiscs, QdiscError, Qdiscs};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node as NodeObject;
-use qos::node::{Node, Pods, next};
+use qos::node::{CpuUsage, Node, NodeState, Pods, Settings, State, Usage, next};
 use rustix::io::Errno;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use units::{Bytes, Cpu, CpuMemory};
 
+use super::super::observe;
 use super::super::rounds::Inputs;
 use super::super::wake::WakeProbe;
 use super::super::writer::Devices;
 use super::super::{Journal, Ledger, Rounds};
 use crate::audit::{self, Audit};
 use crate::series::{Measure, Metrics, Store, Subject};
-use crate::topology::{self, Machine, NumaNode};
-use qos::node::NodeState;
-use qos::node::Settings;
+use qos::topology::{self, Machine, NumaNode};
 
 const V1: &str = "\
 -- sys/fs/cgroup/cpu,cpuacct/cgroup.procs --
@@ -476,6 +475,46 @@ impl Rig {
             topology: Some(topology),
             metrics: self.metrics.clone(),
             off_by: self.off_by.clone(),
+        }
+    }
+
+    /// What the next tick will look at, told by the test and not by the machine.
+    pub(super) fn values(&mut self) -> State {
+        let inputs = self.inputs();
+        let now = self.now + Duration::from_secs(1);
+        let tier = self.tier();
+        let mut machine = qos::node::Machine::default();
+        for (name, pod) in &self.pods {
+            let below = ["sandbox", name].map(|child| pod.cgroup.child(child));
+            let mut below = below.to_vec();
+            below.sort();
+            machine.children.insert(pod.cgroup.clone(), below);
+            if pod.cgroup.parent().as_ref() == Some(&tier) {
+                machine.children.entry(tier.clone()).or_default().push(pod.cgroup.clone());
+            }
+        }
+        if let Ok(cpus) = self.cpus(&tier).parse() {
+            machine.cpus.insert(tier, cpus);
+        }
+        let cpu = |cores: f64| CpuUsage { last: Some(cores), mean: None };
+        let all = self.load.values().sum::<f64>() + self.system;
+        let load = self.load.iter();
+        let revision = Arc::as_ptr(&inputs.state).addr() as u64;
+        State {
+            now,
+            revision,
+            settings: self.settings.clone(),
+            layout: self.layout.clone(),
+            kernel: observe::kernel(&self.tree, &self.layout),
+            cluster: inputs.state,
+            cpus: inputs.topology.map(|topology| topology.cpus.clone()),
+            usage: Usage {
+                node: cpu(all),
+                pods: load.map(|(pod, cores)| (pod.clone(), cpu(*cores))).collect(),
+                ..Usage::default()
+            },
+            machine,
+            wake: None,
         }
     }
 

@@ -6,12 +6,11 @@ use api::protocol::node;
 use api::protocol::resource::CPU;
 use k8s_openapi::api::core::v1::Node;
 use serde_json::Value;
-use tracing::debug;
 use units::{CpuSet, MilliCpu, Rounding, Scale};
 
 use super::Machine;
+use super::kubelet::KubeletConfig;
 use super::take::take;
-use crate::kubelet::config::KubeletConfig;
 
 /// The kubelet's CPU manager. Under the static policy the CPUs it keeps for itself are named;
 /// what cannot be found out is left out.
@@ -43,13 +42,7 @@ fn whole_cores(cpu: MilliCpu) -> i64 {
 
 fn packed(machine: &Machine, all: &CpuSet, cores: i64) -> Option<CpuSet> {
     let wanted = usize::try_from(cores).ok().filter(|wanted| *wanted > 0)?;
-    match take(&machine.cpus, all, wanted) {
-        Ok(cpus) => Some(cpus),
-        Err(error) => {
-            debug!(%error, "cannot reserve CPUs");
-            None
-        }
-    }
+    take(&machine.cpus, all, wanted).ok()
 }
 
 /// The operator's annotation with its CPUs named; unreadable counts as absent.

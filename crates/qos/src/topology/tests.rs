@@ -1,10 +1,9 @@
 use std::sync::Arc;
 
-use qos::node::{Pod, next};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::kubelet::{config, cpu_state};
+use crate::node::{Pod, next};
 
 /// Two sockets, one NUMA node each, two cores of two threads: siblings are 4 apart.
 fn machine() -> Machine {
@@ -95,7 +94,7 @@ impl World {
 
 fn kubelet(answer: Value) -> Option<KubeletConfig> {
     let answer = json!({ "kubeletconfig": answer }).to_string();
-    Some(config::parse(answer.as_bytes()).unwrap())
+    Some(kubelet::parse(answer.as_bytes()).unwrap())
 }
 
 const STATIC: &str = "static";

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use api::metadata::topology::{CpuSharedPool, CpuSharedPools, PodCpuAlloc, PodCpuAllocs};
 use api::qos::QosClass;
-use qos::node::Pods;
 use units::CpuSet;
 
 use super::Machine;
-use crate::kubelet::cpu_state::CpuState;
+use super::cpu_state::CpuState;
+use crate::node::Pods;
 
 /// Both pools, one entry for each NUMA node.
 #[derive(Debug, Clone, Default, PartialEq)]
