@@ -79,8 +79,11 @@ impl System {
 pub fn budget(inputs: &Inputs<'_>) -> Budget {
     let allowed = inputs.threshold.apply(inputs.capacity, Rounding::Down);
     let everyone = || inputs.pods.iter().chain(inputs.host_applications);
-    let protected = everyone().filter(|usage| !usage.is_best_effort).map(|usage| usage.used).sum();
-    let protected = milli(protected);
+    let above = |all: &[Usage]| {
+        let above = all.iter().filter(|usage| !usage.is_best_effort);
+        milli(above.map(|usage| usage.used).sum())
+    };
+    let protected = above(inputs.pods) + above(inputs.host_applications);
     let known: f64 = everyone().map(|usage| usage.used).sum();
     let system = System {
         used: milli(inputs.node_used - known),

@@ -334,7 +334,7 @@ impl<Id: Ord + Clone> Book<Id> {
         now: Duration,
     ) -> Need<Id> {
         let rests = self.rests(need.target.resource(), manners, now);
-        let mut pods: Vec<(u8, (Id, i64))> = Vec::new();
+        let mut pods: Vec<(u8, (Id, Option<i64>))> = Vec::new();
         for entry in &need.pods {
             let Some(pod) = present.get(&entry.0) else { continue };
             let is_leaving = self.leaving.contains_key(&entry.0)
@@ -466,7 +466,10 @@ impl<Id: Ord + Clone> Book<Id> {
                     || present.get(id).is_some_and(|pod| pod.deleted_by.is_some());
                 let again =
                     self.killed.get(id).is_none_or(|at| now.saturating_sub(*at) >= BETWEEN_KILLS);
-                *frees > 0 && was_asked && again && present.contains_key(id)
+                frees.is_none_or(|frees| frees > 0)
+                    && was_asked
+                    && again
+                    && present.contains_key(id)
             });
             if let Some((id, frees)) = victim {
                 self.killed.insert(id.clone(), now);

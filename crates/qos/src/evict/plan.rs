@@ -288,7 +288,7 @@ fn over_lent<'a, Id: Ord + Clone>(
             }
             asked - rule.band.lower.apply(lent, Rounding::Down)
         };
-        let frees = |pod: &Pod<Id>| Some(pod.asked(resource)).filter(|_| pod.class == class);
+        let frees = |pod: &Pod<Id>| Some(if pod.class == class { pod.asked(resource) } else { 0 });
         Some(Need {
             feature: feature.name(),
             target,
@@ -319,7 +319,7 @@ fn full<Id>(
     inputs: &Inputs<'_, Id>,
     feature: Feature,
     band: Band,
-    pods: Vec<(Id, i64)>,
+    pods: Vec<(Id, Option<i64>)>,
 ) -> Option<Need<Id>> {
     let (used, capacity) = (inputs.memory_used?, inputs.memory_capacity);
     let share = Percent::of(used, capacity, Rounding::Down)?;
@@ -334,7 +334,7 @@ fn full<Id>(
     })
 }
 
-fn best_effort_by_size<Id: Ord + Clone>(inputs: &Inputs<'_, Id>) -> Vec<(Id, i64)> {
+fn best_effort_by_size<Id: Ord + Clone>(inputs: &Inputs<'_, Id>) -> Vec<(Id, Option<i64>)> {
     let of_tier = |pod: &&Pod<Id>| pod.is_best_effort && pod.allows(Feature::BestEffortMemory);
     let pods = inputs.pods.iter().filter(of_tier);
     let mut pods: Vec<_> =
@@ -349,7 +349,7 @@ fn willing<Id: Ord + Clone>(
     feature: Feature,
     highest: i32,
     frees: impl Fn(&Pod<Id>) -> Option<i64>,
-) -> Vec<(Id, i64)> {
+) -> Vec<(Id, Option<i64>)> {
     let mut pods: Vec<_> = inputs
         .pods
         .iter()
@@ -376,8 +376,8 @@ fn candidate<Id: Clone>(
     }
 }
 
-fn freeing<Id>(pods: Vec<Candidate<Id>>) -> Vec<(Id, i64)> {
-    pods.into_iter().map(|pod| (pod.id, pod.frees.unwrap_or_default())).collect()
+fn freeing<Id>(pods: Vec<Candidate<Id>>) -> Vec<(Id, Option<i64>)> {
+    pods.into_iter().map(|pod| (pod.id, pod.frees)).collect()
 }
 
 #[cfg(test)]

@@ -43,8 +43,8 @@ pub struct Need<Id> {
     pub feature: &'static str,
     pub target: Target,
     pub release: i64,
-    /// Each pod and what its end frees, first to go first.
-    pub pods: Vec<(Id, i64)>,
+    /// Each pod and what its end frees, first to go first; `None` when nobody knows.
+    pub pods: Vec<(Id, Option<i64>)>,
     /// How many may leave for it in one round.
     pub most: Option<usize>,
     /// What is short runs out any moment.
@@ -60,7 +60,8 @@ pub struct Ask<Id> {
     pub target: Target,
     /// What was still missing when it was chosen.
     pub missing: i64,
-    pub frees: i64,
+    /// `None` when nobody knows.
+    pub frees: Option<i64>,
     pub is_critical: bool,
     pub why: Why,
 }
@@ -80,6 +81,8 @@ pub struct Round<'a, Id> {
     asked: Option<Ask<Id>>,
     /// How many leave for each feature.
     leave: BTreeMap<&'static str, usize>,
+    /// For what somebody leaves of whom nobody knows what that frees.
+    unknown: BTreeSet<Target>,
 }
 
 impl<'a, Id: Ord + Clone> Round<'a, Id> {
@@ -91,6 +94,7 @@ impl<'a, Id: Ord + Clone> Round<'a, Id> {
             handled: BTreeSet::new(),
             asked: None,
             leave: BTreeMap::new(),
+            unknown: BTreeSet::new(),
         };
         for id in leaving {
             round.count(id);
@@ -108,9 +112,12 @@ impl<'a, Id: Ord + Clone> Round<'a, Id> {
             if missing <= 0 || need.most.is_some_and(|most| leave >= most) {
                 continue;
             }
-            // Whoever frees nothing is left in peace.
-            let willing =
-                need.pods.iter().find(|(id, frees)| *frees > 0 && !self.handled.contains(id));
+            // Whoever frees nothing is left in peace. Of those of whom nobody knows, one leaves at a time:
+            // then it is known what came of it.
+            let is_one_gone = self.unknown.contains(&need.target);
+            let willing = need.pods.iter().find(|(id, frees)| {
+                frees.map_or(!is_one_gone, |frees| frees > 0) && !self.handled.contains(id)
+            });
             if let Some((id, frees)) = willing {
                 let ask = Ask {
                     id: id.clone(),
@@ -143,7 +150,10 @@ impl<'a, Id: Ord + Clone> Round<'a, Id> {
         for need in self.needs {
             if let Some((_, frees)) = need.pods.iter().find(|(id, _)| id == leaving) {
                 let most = freed.entry(need.target).or_default();
-                *most = (*most).max(*frees);
+                *most = (*most).max(frees.unwrap_or_default());
+                if frees.is_none() {
+                    self.unknown.insert(need.target);
+                }
             }
         }
         for (target, frees) in freed {
@@ -163,7 +173,7 @@ mod tests {
     fn need(target: Target, release: i64, pods: &[(&'static str, i64)]) -> Need<&'static str> {
         let band = Band { threshold: Percent(70), lower: Percent(68) };
         let why = Why::Cpu { used: MilliCpu(0), capacity: MilliCpu(0), band };
-        let pods = pods.to_vec();
+        let pods = pods.iter().map(|(id, frees)| (*id, Some(*frees))).collect();
         Need { feature: "Test", target, release, pods, most: None, is_critical: false, why }
     }
 
@@ -224,5 +234,16 @@ mod tests {
         for (name, needs, leaving, refusing, want) in cases {
             assert_eq!(run(&needs, leaving, refusing), want, "{name}");
         }
+    }
+
+    #[test]
+    fn who_has_no_sample_leaves_last_and_one_at_a_time() {
+        let mut need = need(Target::MemoryUsed, 99, &[("a", 3)]);
+        need.pods.extend([("new", None), ("newer", None)]);
+        let needs = [need];
+        assert_eq!(run(&needs, &[], &[]), ["a", "new"]);
+        assert_eq!(run(&needs, &[], &["new"]), ["a", "newer"], "a refusal costs the next");
+        assert_eq!(run(&needs, &["a", "new"], &[]), [""; 0], "it is still there");
+        assert_eq!(run(&needs, &["a"], &[]), ["new"]);
     }
 }

@@ -14,7 +14,7 @@ fn need(release: i64, pods: &[(&'static str, i64)]) -> Need<&'static str> {
         feature: "BEMemoryEvict",
         target: Target::MemoryUsed,
         release,
-        pods: pods.to_vec(),
+        pods: pods.iter().map(|(id, frees)| (*id, Some(*frees))).collect(),
         most: None,
         is_critical: false,
         why: Why::Memory { used: Bytes(75), capacity: Bytes(100), band },
