@@ -2,11 +2,11 @@
 
 #![no_main]
 
+use groups::resctrl::Schemata;
 use groups::{Knob, Version};
 use host::cgroup::{CpuMax, CpuStat, MemoryStat, Throttling};
 use host::proc::{MemInfo, ProcessCgroups, Stat};
 use host::psi::Pressure;
-use host::resctrl::Schemata;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &[u8]| {
