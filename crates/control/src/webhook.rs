@@ -351,20 +351,18 @@ impl Service {
             return listen::text(StatusCode::BAD_REQUEST, "the review has no desiredAPIVersion");
         };
         let objects = request["objects"].as_array().cloned().unwrap_or_default();
-        let converted: Vec<Value> = objects
-            .into_iter()
-            .map(|mut object| {
-                object["apiVersion"] = wanted.into();
-                object
-            })
-            .collect();
-        let answer = json!({
-            "apiVersion": review["apiVersion"], "kind": "ConversionReview",
-            "response": {
-                "uid": request["uid"], "result": { "status": "Success" },
-                "convertedObjects": converted,
-            },
-        });
+        let convert = |mut object: Value| {
+            object.as_object_mut()?.insert("apiVersion".to_owned(), wanted.into());
+            Some(object)
+        };
+        let response = match objects.into_iter().map(convert).collect::<Option<Vec<Value>>>() {
+            Some(converted) => json!({ "uid": request["uid"], "result": { "status": "Success" },
+                "convertedObjects": converted }),
+            None => json!({ "uid": request["uid"], "result": { "status": "Failure",
+                "message": "one of the objects is not an object" } }),
+        };
+        let answer = json!({ "apiVersion": review["apiVersion"], "kind": "ConversionReview",
+            "response": response });
         json_reply(StatusCode::OK, &answer)
     }
 

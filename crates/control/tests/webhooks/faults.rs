@@ -148,6 +148,16 @@ async fn strange_requests_get_the_right_status() {
     let answer: Value = serde_json::from_str(&text).expect("a review");
     assert_eq!(status, 200);
     assert_eq!(answer["response"]["convertedObjects"], json!([{"apiVersion": "a/v2", "x": 1}]));
+    for hostile in [json!([7]), json!(["text"]), json!([{"x": 1}, []]), json!([null])] {
+        let review = json!({"kind": "ConversionReview",
+            "request": {"uid": "c", "desiredAPIVersion": "a/v2", "objects": hostile}});
+        let body = review.to_string();
+        let (status, text) =
+            say(connect(&cluster, address).await, &post("/convert"), body.as_bytes()).await;
+        let answer: Value = serde_json::from_str(&text).expect("a review");
+        let result = &answer["response"]["result"]["status"];
+        assert_eq!((status, result), (200, &json!("Failure")), "{text}");
+    }
     // Whoever connects and says nothing, or no TLS, holds nobody up.
     let _silent = connect(&cluster, address).await;
     let mut no_tls = TcpStream::connect(address).await.expect("somebody listens");
