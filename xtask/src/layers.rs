@@ -73,6 +73,7 @@ pub(crate) fn inspect(repository: &Repository) -> Result<Report> {
     report.problems.extend(arrows::check(&members));
     report.problems.extend(check_names(&members, &files));
     report.problems.extend(check_keyword(&files));
+    report.problems.extend(check_engines(&members));
     check_ceilings(&members, &files, &repository.root, &mut report);
     report.warnings.extend(long_pieces(&files));
     Ok(report)
@@ -111,6 +112,27 @@ fn check_keyword(files: &Files) -> Vec<String> {
                 let only = table::MAY_BE_UNSAFE;
                 format!("{}:{line}: unsafe code belongs into crate {only}", path.display())
             })
+        })
+        .collect()
+}
+
+/// What no engine may call; every engine's `clippy.toml` is this.
+const ENGINE_LINTS: &str = include_str!("layers/engine-clippy.toml");
+
+/// Clippy looks for its settings beside a crate's manifest.
+fn check_engines(members: &[Member]) -> Vec<String> {
+    let engines = members.iter().filter(|member| {
+        table::find(&member.package).is_some_and(|row| row.kind == table::Kind::Engine)
+    });
+    let differs = |member: &&Member| {
+        let settings = Path::new(&member.manifest).with_file_name("clippy.toml");
+        std::fs::read_to_string(settings).ok().as_deref() != Some(ENGINE_LINTS)
+    };
+    engines
+        .filter(differs)
+        .map(|member| {
+            let name = &member.package;
+            format!("crates/{name}/clippy.toml is not xtask/src/layers/engine-clippy.toml: copy it")
         })
         .collect()
 }

@@ -3,6 +3,7 @@
 //! One file for each kind under `fixtures/wire/crd/`. After an intended change run the tests with
 //! `UPDATE_FIXTURES=1` and read the difference.
 
+#![expect(clippy::disallowed_methods, reason = "tests read files and settings")]
 #![expect(clippy::unwrap_used, reason = "without its fixtures a test has to stop")]
 
 use std::collections::BTreeMap;

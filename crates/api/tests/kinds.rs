@@ -3,6 +3,7 @@
 //! `fixtures/wire/kind/` has one object a kind with every field set. The test checks that claim
 //! against the schemas, so a new field must come with its sample.
 
+#![expect(clippy::disallowed_methods, reason = "tests read files and settings")]
 #![expect(clippy::unwrap_used, reason = "without its fixtures and schemas a test has to stop")]
 
 use std::collections::{BTreeMap, BTreeSet};

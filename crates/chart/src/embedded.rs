@@ -46,6 +46,7 @@ pub const FILES: &[(&str, &str)] = files![
 ];
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "the test looks for forgotten files")]
 mod tests {
     use std::collections::BTreeSet;
     use std::fs;

@@ -1,5 +1,6 @@
 //! Does Helm say the same? Object by object, for every values file in `fixtures/chart`.
 
+#![expect(clippy::disallowed_methods, reason = "tests read files and settings")]
 #![expect(clippy::unwrap_used, reason = "a comparison that cannot be made fails its test")]
 
 use std::collections::BTreeMap;

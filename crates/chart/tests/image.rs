@@ -1,5 +1,7 @@
 //! Do the image and the unit run the program that there is?
 
+#![expect(clippy::disallowed_methods, reason = "tests read files and settings")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

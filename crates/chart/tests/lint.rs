@@ -3,6 +3,7 @@
 //! What kube-linter asks of any chart, and what is true of this program in particular: ports, paths,
 //! names and arguments are those of the code.
 
+#![expect(clippy::disallowed_methods, reason = "tests read files and settings")]
 #![expect(clippy::unwrap_used, reason = "an object that cannot be read fails its test")]
 
 use std::collections::BTreeSet;

@@ -5,6 +5,7 @@
 //! the first anew; the second is written by hand. On a real API server both are asked for with
 //! SubjectAccessReviews.
 
+#![expect(clippy::disallowed_methods, reason = "tests read files and settings")]
 #![expect(clippy::unwrap_used, reason = "rights that cannot be read fail their test")]
 
 use std::collections::BTreeSet;

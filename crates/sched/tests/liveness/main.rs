@@ -5,6 +5,7 @@
 //! driven until it has nothing to do. A pod that would be placed if only it were tried must then be
 //! tried within one back-off. Now and then a scheduler that has just read everything is asked, too.
 
+#![expect(clippy::disallowed_methods, reason = "tests read files and settings")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on may stop")]
 
 mod random;
