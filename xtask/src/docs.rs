@@ -12,10 +12,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::{child, guest::programs, repository::Repository};
 use anyhow::{Context, Result, ensure};
-use serde_json::Value;
-
-use crate::{child, repository::Repository};
 
 /// How to mend a stale page.
 pub(crate) const REFRESH: &str = "run cargo xtask docs";
@@ -67,8 +65,9 @@ pub(crate) fn stale(repository: &Repository) -> Result<Vec<String>> {
 type Pages = BTreeMap<PathBuf, String>;
 
 fn generate(repository: &Repository) -> Result<Pages> {
-    let binary = build(repository)?;
-    all_pages(&mut |arguments| ask(&binary, arguments))
+    // The one that tests run: another would be built from the ground up.
+    let program = programs::binary(repository, "tidepool", "cmd")?;
+    all_pages(&mut |arguments| ask(&program.path, arguments))
 }
 
 /// The command line, and whatever else the program prints.
@@ -82,31 +81,6 @@ fn all_pages(ask: &mut help::Ask<'_>) -> Result<Pages> {
         (file, format!("{MARK}{}\n", text.trim_end()))
     });
     Ok(pages.collect())
-}
-
-/// Builds the program and finds out where it went.
-fn build(repository: &Repository) -> Result<PathBuf> {
-    let mut cargo = child::leashed("cargo");
-    cargo
-        .args([
-            "build",
-            "--locked",
-            "--package",
-            "tidepool",
-            "--message-format",
-            "json-render-diagnostics",
-        ])
-        .current_dir(&repository.root);
-    let messages = child::stdout_of(cargo)?;
-    messages
-        .lines()
-        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
-        .find_map(|message| {
-            let is_ours = message.pointer("/target/name")?.as_str() == Some("tidepool");
-            let executable = message.get("executable")?.as_str()?;
-            is_ours.then(|| PathBuf::from(executable))
-        })
-        .context("cargo build did not say where it put tidepool")
 }
 
 /// What the program prints when asked so. Its environment is empty, so that no

@@ -20,7 +20,7 @@ use crate::{child, repository::Repository};
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Program {
     pub(crate) name: String,
-    path: PathBuf,
+    pub(crate) path: PathBuf,
 }
 
 /// Builds the guest's first process.
